@@ -67,32 +67,32 @@ learning: $(ENV) .venv/.installed-robotics  ## docs/learning.md, hindsight.md, p
 	$(BIN)/python benchmarks/learning/hindsight.py --runs $$runs
 	$(BIN)/python benchmarks/learning/prioritised.py
 
-learning-values: $(ENV) .venv/.installed-bench  ## docs/values.md: value-based algorithms beside each other; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_values.py $(BENCH)
+learning-values: $(ENV) .venv/.installed-bench  ## docs/values.md: value-based algorithms beside each other; continues where it was stopped
+	$(BIN)/python benchmarks/learning/learning_page.py values $(BENCH)
 
-learning-policies: $(ENV)  ## docs/policy-learning.md: policy gradients and actor-critics beside each other; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_policies.py $(BENCH)
+learning-policies: $(ENV)  ## docs/policy-learning.md: policy gradients and actor-critics beside each other; continues where it was stopped
+	$(BIN)/python benchmarks/learning/learning_page.py policies $(BENCH)
 
-learning-mujoco: $(ENV) .venv/.installed-bench  ## docs/mujoco.md: beside stable-baselines3 in MuJoCo; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_mujoco.py $(BENCH)
+learning-mujoco: $(ENV) .venv/.installed-bench  ## docs/mujoco.md: beside stable-baselines3 in MuJoCo; continues where it was stopped
+	$(BIN)/python benchmarks/learning/learning_page.py mujoco $(BENCH)
 
-learning-strategies: $(ENV) .venv/.installed-bench  ## docs/replay-strategies.md: what strategies of replay change; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_strategies.py $(BENCH)
+learning-strategies: $(ENV) .venv/.installed-bench  ## docs/replay-strategies.md: what strategies of replay change; continues where it was stopped
+	$(BIN)/python benchmarks/learning/learning_page.py strategies $(BENCH)
 
-learning-short: $(ENV) .venv/.installed-bench  ## docs/short-runs.md: many short runs beside stable-baselines3; goes on where it was stopped
+learning-short: $(ENV) .venv/.installed-bench  ## docs/short-runs.md: many short runs beside stable-baselines3; continues where it was stopped
 	$(BIN)/python benchmarks/learning/short_runs.py $(BENCH)
 
-learning-offline: $(ENV) .venv/.installed-bench  ## docs/offline-learning.md: what is learnt from data, beside d3rlpy; goes on where it was stopped
+learning-offline: $(ENV) .venv/.installed-bench  ## docs/offline-learning.md: offline results, beside d3rlpy; continues where it was stopped
 	$(BIN)/python benchmarks/learning/learning_offline.py $(BENCH)
 
-learning-online: $(ENV) .venv/.installed-bench  ## docs/offline-to-online.md: what is gained by going on online; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_online.py $(BENCH)
+learning-online: $(ENV) .venv/.installed-bench  ## docs/offline-to-online.md: what learning online after data gains; continues where it was stopped
+	$(BIN)/python benchmarks/learning/learning_page.py online $(BENCH)
 
-learning-imitation: $(ENV) .venv/.installed-bench  ## docs/imitation.md: what is learnt from experts; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_imitation.py $(BENCH)
+learning-imitation: $(ENV) .venv/.installed-bench  ## docs/imitation.md: results of imitation; continues where it was stopped
+	$(BIN)/python benchmarks/learning/learning_page.py imitation $(BENCH)
 
-learning-collectors: $(ENV)  ## docs/collectors.md: what is learnt with collectors in other processes; goes on where it was stopped
-	$(BIN)/python benchmarks/learning/learning_collectors.py $(BENCH)
+learning-collectors: $(ENV)  ## docs/collectors.md: results with collectors in other processes; continues where it was stopped
+	$(BIN)/python benchmarks/learning/learning_page.py collectors $(BENCH)
 
 docs: $(ENV)  ## the documentation: tables made from the classes, and the site, site/index.html
 	$(BIN)/python docs/generated_parts.py

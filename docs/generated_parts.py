@@ -29,8 +29,8 @@ import pytorchrl as prl
 from docs import algorithm_curves, algorithm_parameters, migration_tables, part_sections, reference_pages
 from docs.algorithm_parameters import plain_text, shown
 from pytorchrl.agent.actors.memory import MemoryKind
-from pytorchrl.agent.envs.hybrid_box import HybridBox
-from pytorchrl.agent.preset import Preset
+from pytorchrl.agent.algorithms.off_policy import Preset
+from pytorchrl.agent.envs.spaces import HybridBox
 from pytorchrl.scheme.compatibility import check_composition
 from storages.component.declared import hyper_parameters_of
 
@@ -165,9 +165,14 @@ def _learners(storage: str) -> str:
 def _index() -> Iterator[Sequence[str]]:
     for name, cls in _by_family():
         link = _link(name)
-        # Without the name of the class, where it comes first.
-        purpose = (inspect.getmodule(cls).__doc__ or "").splitlines()[0].split(": ", 1)[-1].rstrip(".")
-        yield link, purpose, FAMILIES[_folder(cls)], SPACES[cls.actions], _learns_from(cls), _memory(cls)
+        yield link, _purpose(cls), FAMILIES[_folder(cls)], SPACES[cls.actions], _learns_from(cls), _memory(cls)
+
+
+def _purpose(cls: Class) -> str:
+    """Return the line of an algorithm in the docstring of its module, without the name of the class; else the first."""
+    lines = (inspect.getmodule(cls).__doc__ or "").splitlines()
+    own = next((line for line in lines if line.startswith(f"{cls.__name__}: ")), lines[0])
+    return own.split(": ", 1)[-1].rstrip(".")
 
 
 def _overview() -> Iterator[Sequence[str]]:

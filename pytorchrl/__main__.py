@@ -3,6 +3,8 @@
 import functools
 import operator
 import sys
+import sysconfig
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
@@ -10,20 +12,44 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from gymnasium.error import DependencyNotInstalled
 
-from pytorchrl.commands import comparing, policies, runs
-from pytorchrl.commands import data as data_commands
-from pytorchrl.commands import env as env_command
-from pytorchrl.commands import inspect as inspect_command
-from pytorchrl.commands import report as report_command
-from pytorchrl.commands import show as show_command
-from pytorchrl.commands import sweep as sweep_command
-from pytorchrl.commands import train as train_command
-from pytorchrl.commands.failures import report_of
+import pytorchrl
+import storages
+from pytorchrl.commands import (
+    comparing,
+    policies,
+    runs,
+)
+from pytorchrl.commands import (
+    data as data_commands,
+)
+from pytorchrl.commands import (
+    env as env_command,
+)
+from pytorchrl.commands import (
+    inspect as inspect_command,
+)
+from pytorchrl.commands import (
+    train as train_command,
+)
 from pytorchrl.commands.shared import STOPPED, DataSets, Imports, Run, check_seed
+from pytorchrl.commands.sweeps import sweep as sweep_command
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.learner import Learner
 from pytorchrl.terminal import format_warning, printable, tell
+
+_EXPECTED = (DependencyNotInstalled, ImportError, OSError, RuntimeError, ValueError)
+"""Errors that the toolkit raises with a message for its user; others are faults, whose traceback is shown."""
+_NOT_OF_USERS = tuple(
+    Path(folder).resolve()
+    for folder in {
+        *pytorchrl.__path__,
+        *storages.__path__,
+        *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    }
+)
+"""Folders of the toolkit, of Python and of other packages."""
 
 
 def resume(run: Run, target_steps: int | None = None, data: DataSets = (), imports: Imports = ()) -> None:
@@ -107,11 +133,11 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "record": policies.record,
     "export": policies.export,
     "ls": runs.ls,
-    "show": show_command.show,
+    "show": runs.show,
     "env": env_command.env,
     "compare": comparing.compare,
     "plot": comparing.plot,
-    "report": report_command.report,
+    "report": comparing.report,
     "inspect": inspect_command.inspect,
 }
 """All commands but those of data sets, by name."""
@@ -144,7 +170,7 @@ def main() -> None:
         raise SystemExit(STOPPED) from None
     except Exception as error:
         # Any exception: one in an environment of the user's may be of any kind.
-        raise SystemExit(printable(report_of(error))) from error
+        raise SystemExit(printable(format_error(error))) from error
 
 
 def _commands(functions: Mapping[str, Callable[..., None]]) -> list[Any]:
@@ -154,6 +180,44 @@ def _commands(functions: Mapping[str, Callable[..., None]]) -> list[Any]:
 def _choice_of(commands: Sequence[Any]) -> Any:
     """Return the union type of commands, of which tyro makes subcommands."""
     return functools.reduce(operator.or_, commands)
+
+
+def format_error(error: Exception) -> str:
+    """Return what is printed of an error that ends a command.
+
+    An error that passed through code outside of all packages, such as an environment of the user's, is shown with its
+    traceback from there on; a fault of the toolkit with the whole traceback.
+    """
+    notes = list(getattr(error, "__notes__", ()))
+    place = _place_in_users_code(error)
+    if place:
+        return "\n".join(
+            ["Traceback (most recent call last):", place, f"error: {type(error).__name__}: {error}", *notes]
+        )
+    if isinstance(error, _EXPECTED):
+        # The notes of the error say how to continue the run.
+        return "\n".join([f"error: {error}", *notes])
+    return "".join(traceback.format_exception(error)).rstrip("\n")
+
+
+def _place_in_users_code(error: BaseException) -> str:
+    """Return the frames from the first one in a user's code on, of an error or of what it was raised from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        frames = traceback.extract_tb(cause.__traceback__)
+        first = next((number for number, frame in enumerate(frames) if _is_of_user(frame.filename)), None)
+        if first is not None:
+            return "".join(traceback.format_list(frames[first:])).rstrip("\n")
+        cause = cause.__cause__
+    return ""
+
+
+def _is_of_user(filename: str) -> bool:
+    if filename.startswith("<"):
+        # Code that is no file's, such as that of a frozen module.
+        return False
+    path = Path(filename).resolve()
+    return not any(path.is_relative_to(folder) for folder in _NOT_OF_USERS)
 
 
 if __name__ == "__main__":

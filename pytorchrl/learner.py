@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.worker_signals import worker_signals
+from pytorchrl.agent.envs.worker_processes import worker_signals
 from pytorchrl.experiments import notices
 from pytorchrl.experiments.callbacks import Callback, Callbacks
 from pytorchrl.experiments.callbacks.callback import is_due
@@ -35,7 +35,7 @@ from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.terminal import tell
 from storages.component.closing import Closing, close_all
 from storages.component.open_files import SpareFiles, is_of_open_files, limit_of_open_files, open_files_named
-from storages.core.ring.sharing import sharing_memory
+from storages.core.ring.state import sharing_memory
 
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0
 """Used where no interval in steps is given."""

@@ -18,7 +18,7 @@ from storages.core.device.device_cache import DeviceMemoryError
 from storages.core.ring.layout import SampleError
 from storages.core.sampling.rate_limiter import RateLimit, RateLimitError
 from storages.episode import Episode
-from storages.errors import DamageError, DatasetError, PersistenceError
+from storages.errors import DamageError, DatasetError, EmptyStorageError, PersistenceError
 from storages.off_policy.ere_buffer import EREBuffer
 from storages.off_policy.her_buffer import HERBuffer
 from storages.off_policy.mixed_storage import MixedSource, MixedStorage
@@ -32,9 +32,9 @@ from storages.on_policy.lambda_return_buffer import LambdaReturnBuffer
 from storages.on_policy.retrace_buffer import RetraceBuffer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.on_policy.vtrace_buffer import VTraceBuffer
-from storages.storage import EmptyStorageError, Storage
+from storages.sequence_settings import Episodes, Sequences
+from storages.storage import Storage
 from storages.transforms import RandomShift
-from storages.windows import Episodes, Sequences
 
 __all__ = [
     "AverageRewardBuffer",

@@ -1,18 +1,14 @@
-"""Argument checks of storages, and copies of stored steps."""
+"""Checks of the arguments, states and contents of storages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from storages.component.annotations import conform_named
 from storages.component.hyper_parameters import Count, UnitInterval
-from storages.core.device.transfer import to_batch
-from storages.core.ring.layout import FieldKey, as_array
 from storages.core.ring.ring import Ring
-from storages.transition import DONE, ERRORS, Array, Batch
+from storages.errors import EmptyStorageError
 
 
 def checked_device(device: Any, owner: str) -> torch.device:
@@ -66,49 +62,14 @@ def refuse_incomplete(state: Mapping[str, Any], names: Sequence[str], owner: str
         )
 
 
-def slice_errors(data: Mapping[str, Any], arrays: Mapping[FieldKey, Array], owner: str) -> NDArray[np.floating] | None:
-    """Return the TD errors (N,) of a slice, one for each transition; None where it has none.
-
-    Args:
-        data: the slice.
-        arrays: its fields.
-        owner: the storage's name.
+def refuse_if_empty(storage: Sized, ring: Ring) -> None:
+    """Refuse to make batches of an empty storage.
 
     Raises:
-        ValueError: they are not one real number for each transition, or not finite as float32.
+        EmptyStorageError: nothing is stored.
     """
-    if ERRORS not in data:
-        return None
-    errors, expected = as_array(data[ERRORS], (ERRORS,), owner), arrays[(DONE,)].shape if (DONE,) in arrays else ()
-    if errors.shape != expected or errors.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{owner}: {ERRORS} of a slice must be real numbers of shape {expected}, one for each transition, got "
-            f"{errors.dtype} of shape {errors.shape}; nothing was stored"
+    # The length takes longer than the comparison.
+    if ring.steps == ring.first and len(storage) == 0:
+        raise EmptyStorageError(
+            f"{type(storage).__name__}: no batch can be made of an empty storage; insert transitions first"
         )
-    # Values beyond float32 are refused below; NumPy must not warn of them, or raise another error, before.
-    with np.errstate(over="ignore"):
-        of_all: NDArray[np.floating] = np.ascontiguousarray(errors, np.float32).reshape(-1)
-    if not np.isfinite(of_all).all():
-        raise ValueError(f"{owner}: {ERRORS} of a slice must be finite as float32; nothing was stored")
-    return of_all
-
-
-def steps_of(ring: Ring, start: int, end: int, device: torch.device) -> Batch:
-    """Copy the steps [``start``, ``end``), counted from the oldest, as tensors (steps, E, ...).
-
-    Raises:
-        IndexError: the steps are not all stored.
-    """
-    if not 0 <= start <= end <= ring.live_steps:
-        raise IndexError(f"{ring.owner}: steps {start} to {end} are out of range, with {ring.live_steps} steps stored")
-    if not ring.layout:
-        return {}
-    first = ring.oldest + start
-    batch = to_batch(ring.gather(np.arange(first * ring.envs, (first + end - start) * ring.envs)), device)
-    shape = (end - start, ring.envs)
-    return {
-        key: {name: leaf.unflatten(0, shape) for name, leaf in value.items()}
-        if isinstance(value, dict)
-        else value.unflatten(0, shape)
-        for key, value in batch.items()
-    }

@@ -1,4 +1,8 @@
-"""Exceptions of persistence and data sets."""
+"""Exceptions of storages, persistence and data sets."""
+
+
+class EmptyStorageError(RuntimeError):
+    """A batch was requested from an empty storage."""
 
 
 class PersistenceError(RuntimeError):

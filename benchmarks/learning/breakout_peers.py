@@ -12,9 +12,8 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
-from benchmarks.learning.peer_records import Records
 from benchmarks.learning.values_compositions import BREAKOUT_SETTINGS, FRAMES_BETWEEN_TARGETS, FRAMES_BETWEEN_UPDATES
-from benchmarks.shared.without_log_folder import without_log_folder
+from benchmarks.shared.stable_baselines3 import Records, without_log_folder
 
 _PEERS: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "DQN of stable-baselines3": (DQN, {}),

@@ -1,4 +1,4 @@
-"""Tasks of ``learning_collectors.py``: the same compositions in one process, and with collectors in others."""
+"""Tasks of ``learning_page.py collectors``: the same compositions in one process, and with collectors in others."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -102,7 +102,6 @@ _QUESTION = (
 COLLECTORS = StagedPage(
     "collectors",
     "Results with collectors in other processes",
-    "learning_collectors.py",
     "collectors_tasks.py",
     {
         "cartpole": StagedTask(

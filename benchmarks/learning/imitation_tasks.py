@@ -1,4 +1,4 @@
-"""Tasks of ``learning_imitation.py``: experts, the algorithms that learn from them, and their settings."""
+"""Tasks of ``learning_page.py imitation``: experts, the algorithms that learn from them, and their settings."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -290,5 +290,5 @@ _TASKS: Mapping[str, StagedTask] = {
 }
 
 IMITATION = StagedPage(
-    "imitation", "Results of imitation learning", "learning_imitation.py", "imitation_tasks.py", _TASKS
+    "imitation", "Results of imitation learning", "imitation_tasks.py", _TASKS, ("maze", "pendulum", "reward", "style")
 )

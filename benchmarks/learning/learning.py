@@ -148,7 +148,7 @@ def _page(by_entry: dict[Entry, list[Result]], arguments: Arguments) -> str:
     lines = [
         "# Results of the examples",
         "",
-        "Written by `benchmarks/learning/learning.py`; `make learning` trains everything anew and writes it again.",
+        "Written by `benchmarks/learning/learning.py`; `make learning` trains everything again and writes it again.",
         "",
         textwrap.fill(_how(arguments), 120),
         "",

@@ -20,8 +20,7 @@ import tyro
 from benchmarks.learning.example_runs import ROOT
 from benchmarks.learning.offline_runs import EPISODES, LIBRARIES, Finished, Job, Library
 from benchmarks.learning.offline_tasks import TASKS
-from benchmarks.shared.paragraphs import paragraphs
-from benchmarks.shared.standard_error import standard_error
+from benchmarks.shared.page_texts import paragraphs, standard_error
 
 _PANELS_IN_A_ROW = 3
 
@@ -107,7 +106,7 @@ def text_of(by_task: Mapping[str, Sequence[Job]]) -> str:
         "either. The hyper-parameters are in "
         "`benchmarks/learning/offline_tasks.py`. Written by "
         "`benchmarks/learning/learning_offline.py --d3rlpy PYTHON --only TASKS`, where PYTHON is the interpreter of an "
-        "environment with d3rlpy; stopped, the same command goes on."
+        "environment with d3rlpy; the same command continues runs that were stopped."
     )
     if missing:
         lines += ["", f"Not run: `learning_offline.py --only {' '.join(missing)}` makes these runs."]

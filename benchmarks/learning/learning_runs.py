@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
@@ -21,8 +21,11 @@ import torch
 from numpy.typing import NDArray
 
 import pytorchrl as prl
-from benchmarks.learning.learning_pages import PAGES
-from benchmarks.learning.learning_task import Task
+from benchmarks.learning.learning_task import Page, Task
+from benchmarks.learning.mujoco_compositions import MUJOCO
+from benchmarks.learning.policies_compositions import POLICIES
+from benchmarks.learning.strategies_compositions import STRATEGIES_PAGE
+from benchmarks.learning.values_compositions import VALUES
 from pytorchrl.scheme import evaluate
 from storages.persistent.log.files import write_atomically
 
@@ -251,3 +254,11 @@ def _evaluation_seed(run: Run) -> np.random.SeedSequence:
 
 def _steps_of_a_record(run: Run) -> int:
     return max(run.target_steps // _RECORDS, 1)
+
+
+PAGES: Mapping[str, Page] = {
+    "mujoco": MUJOCO,
+    "policy-learning": POLICIES,
+    "replay-strategies": STRATEGIES_PAGE,
+    "values": VALUES,
+}

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from benchmarks.learning.example_runs import ROOT
-from benchmarks.learning.learning_pages import PAGES
-from benchmarks.learning.learning_picture import draw_curves
-from benchmarks.learning.learning_runs import FINAL_PART, Result, Run, results_of
+from benchmarks.learning.learning_runs import FINAL_PART, PAGES, Result, Run, results_of
 from benchmarks.learning.learning_task import Page, Task
-from benchmarks.shared.paragraphs import paragraphs
-from benchmarks.shared.standard_error import standard_error
+from benchmarks.shared.page_texts import paragraphs, standard_error
+from pytorchrl.logging.bands import band_of
 from pytorchrl.logging.bootstrap import estimate
+from pytorchrl.logging.curves import Curve
 from pytorchrl.logging.curves import Run as Measured
 
 
@@ -49,7 +51,7 @@ def make_page(name: str, only: Sequence[str], arguments: Arguments) -> None:
         arguments: what else to run, and where.
     """
     page = PAGES[name]
-    folder = arguments.runs or Path("runs") / Path(page.script).stem.replace("_", "-")
+    folder = arguments.runs or Path("runs") / page.target
     by_task = {
         task: runs_of(name, task, folder, arguments.target_steps, arguments.kept, arguments.seeds)
         for task in page.tasks
@@ -141,7 +143,7 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
     lines = [
         f"# {page.title}",
         "",
-        f"Written by `benchmarks/learning/{page.script}`; `make {page.target}` makes the runs that are missing and "
+        f"Written by `benchmarks/learning/learning_page.py`; `make {page.target}` makes the runs that are missing and "
         "writes it again.",
         "",
         *([*paragraphs(page.about), ""] if page.about else []),
@@ -259,3 +261,39 @@ def _how(page: Page, runs: Sequence[Run]) -> str:
         f"`benchmarks/learning/{page.compositions}`, or the algorithm's defaults. {len(results)} of {len(runs)} "
         f"runs have finished, after {hours:.1f} hours of processor time{missing}."
     )
+
+
+_COLORS = 10
+
+
+def draw_curves(curves: Mapping[str, Sequence[Curve]], title: str, output: Path) -> None:
+    """Draw the smoothed returns of training episodes into a PNG file, a line for each name.
+
+    A line is the mean over runs, with the 95% bootstrap interval.
+
+    Args:
+        curves: one for each run, by the name in the legend; names without curves are left out.
+        title: of the figure.
+        output: the file.
+    """
+    figure = Figure(figsize=(10, 5.6), dpi=130, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for number, (name, of_runs) in enumerate(curves.items()):
+        measured = [curve for curve in of_runs if len(curve)]
+        band = band_of(measured, "mean") if measured else None
+        if band is None:
+            continue
+        color, style = f"C{number % _COLORS}", "-" if number < _COLORS else "--"
+        axes.plot(band.x, band.values, style, color=color, linewidth=1.8, label=f"{name} ({len(measured)})")
+        if len(measured) > 1:
+            axes.fill_between(band.x, band.low, band.high, color=color, alpha=0.1, linewidth=0)
+    axes.set_title(title)
+    axes.set_xlabel("environment steps")
+    axes.set_ylabel("return per episode, smoothed")
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside right upper", frameon=False, fontsize="small", title="algorithm (runs)")
+    figure.savefig(output, format="png")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytorchrl as prl
-from pytorchrl.agent.preset import Preset
+from pytorchrl.agent.algorithms.off_policy import Preset
 from storages.component.factory import Factory
 
 
@@ -79,8 +79,6 @@ class Page:
     """Tasks that a command runs, and a page in ``docs`` shows."""
 
     title: str
-    script: str
-    """The command, beside this file."""
     target: str
     """Target of the Makefile."""
     compositions: str

@@ -1,11 +1,11 @@
-"""Compositions for ``learning_mujoco.py``, with the settings that ours share with stable-baselines3's."""
+"""Compositions for ``learning_page.py mujoco``, with the settings that ours share with stable-baselines3's."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pytorchrl as prl
 from benchmarks.learning.learning_task import Composition, Page, Task
-from pytorchrl.agent.preset import Preset
+from pytorchrl.agent.algorithms.off_policy import Preset
 
 OFF_POLICY: dict[str, Any] = {
     "gamma": 0.99,
@@ -143,7 +143,6 @@ def _task(env: str, action_size: int, target_steps: int, published: str) -> Task
 
 MUJOCO = Page(
     title="Results of policy gradients and actor-critics in MuJoCo",
-    script="learning_mujoco.py",
     target="learning-mujoco",
     compositions="mujoco_compositions.py",
     tasks={

@@ -26,8 +26,7 @@ from benchmarks.learning.mujoco_compositions import (
     TRPO_VALUE_BATCH,
     TRPO_VALUE_EPOCHS,
 )
-from benchmarks.learning.peer_records import Records
-from benchmarks.shared.without_log_folder import without_log_folder
+from benchmarks.shared.stable_baselines3 import Records, without_log_folder
 
 
 def train_peer(

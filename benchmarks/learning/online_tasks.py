@@ -1,4 +1,4 @@
-"""Tasks of ``learning_online.py``: offline, online, and offline-to-online learning, with their settings."""
+"""Tasks of ``learning_page.py online``: offline, online, and offline-to-online learning, with their settings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -191,7 +191,6 @@ _FROM_TD3BC = (
 ONLINE = StagedPage(
     "offline-to-online",
     "Results of offline-to-online fine-tuning",
-    "learning_online.py",
     "online_tasks.py",
     {
         "pendulum": _task(_PENDULUM, _with_iql(_PENDULUM), _RLPD, random_return=-1_210.0, expert_return=-145.5),
@@ -200,4 +199,5 @@ ONLINE = StagedPage(
         ),
         "hopper": _task(_HOPPER, _with_iql(_HOPPER), _RLPD, random_return=-20.3, expert_return=3_234.3),
     },
+    ("pendulum",),
 )

@@ -1,14 +1,32 @@
-"""Compositions for ``learning_policies.py``: the settings that algorithms share, and those of each."""
+"""Compositions for ``learning_page.py policies``: the settings that algorithms share, and those of each."""
 
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
+
 import pytorchrl as prl
 from benchmarks.learning.learning_task import Composition, Page, Task
-from benchmarks.learning.pendulum_costs import COMPONENTS, PendulumCosts
-from pytorchrl.agent.preset import Preset
+from pytorchrl.agent.algorithms.off_policy import Preset
 from storages.component.factory import Factory
 from storages.storage import Storage
+
+COMPONENTS = ("reward_angle", "reward_speed", "reward_torque")
+
+
+class PendulumCosts(gym.Wrapper[Any, Any, Any, Any]):
+    """Adds the three terms of the reward of a step to its info, under the names in ``COMPONENTS``."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step the environment; the terms depend on the state before the step."""
+        env: Any = self.unwrapped
+        angle, speed = env.state
+        distance = (angle + np.pi) % (2 * np.pi) - np.pi
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        terms = (-(distance**2), -0.1 * speed**2, -0.001 * float(env.last_u) ** 2)
+        return observation, reward, terminated, truncated, info | dict(zip(COMPONENTS, map(float, terms), strict=True))
+
 
 _WITHOUT_TARGETS: dict[str, Any] = {"gamma": 0.98, "start_steps": 1_000, "update_every": 1, "mini_batch_size": 128}
 _FEW_STEPS: dict[str, Any] = {"start_steps": 200, "test_every": 0}
@@ -164,7 +182,6 @@ _FEW: Mapping[str, Composition] = {
 
 POLICIES = Page(
     title="Results of policy gradients, actor-critics and model-based algorithms",
-    script="learning_policies.py",
     target="learning-policies",
     compositions="policies_compositions.py",
     tasks={

@@ -28,8 +28,7 @@ import torch
 import tyro
 
 import pytorchrl as prl
-from benchmarks.shared.paragraphs import paragraphs
-from benchmarks.shared.standard_error import standard_error
+from benchmarks.shared.page_texts import paragraphs, standard_error
 
 _ROOT = Path(__file__).resolve().parents[2]
 ENV = "Pendulum-v1"
@@ -134,8 +133,7 @@ def _train_theirs(algorithm: str, seed: int, target_steps: int, folder: Path) ->
     import stable_baselines3 as sb3
     from stable_baselines3.common.noise import NormalActionNoise
 
-    from benchmarks.learning.peer_records import Records
-    from benchmarks.shared.without_log_folder import without_log_folder
+    from benchmarks.shared.stable_baselines3 import Records, without_log_folder
 
     noise = {} if algorithm == "SAC" else {"action_noise": NormalActionNoise(np.zeros(1), np.full(1, NOISE))}
     model = getattr(sb3, algorithm)(

@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 import pytorchrl as prl
-from benchmarks.shared.machine import versions
-from benchmarks.shared.paragraphs import paragraphs
+from benchmarks.shared.page_texts import paragraphs
+from benchmarks.shared.rounds import versions
 from pytorchrl.experiments import RunFolder
 from storages.persistent.log.files import write_atomically
 
@@ -58,11 +58,16 @@ class StagedPage:
     name: str
     """Name of the page's file."""
     title: str
-    script: str
-    """The command, beside this file."""
     tasks_file: str
     """The file with the settings, beside this one."""
     tasks: Mapping[str, StagedTask]
+    default_tasks: tuple[str, ...] = ()
+    """Tasks that a command without ``--only`` runs, where the others take hours; all where empty."""
+
+    @property
+    def command(self) -> str:
+        """Words of the command line that make the page."""
+        return f"learning_page.py {self.tasks_file.removesuffix('_tasks.py')}"
 
 
 @dataclass(frozen=True)
@@ -188,7 +193,7 @@ def page_text(page: StagedPage, kept: Path) -> str:
     lines = [
         f"# {page.title}",
         "",
-        f"Written by `benchmarks/learning/{page.script}`; the same command makes the runs that are missing.",
+        f"Written by `benchmarks/learning/{page.command}`; the same command makes the runs that are missing.",
         "",
         *paragraphs(how),
         "",
@@ -198,7 +203,7 @@ def page_text(page: StagedPage, kept: Path) -> str:
     for name, task in page.tasks.items():
         lines += [f"## {task.title}", "", *paragraphs(task.question), "", *_table(name, task, kept), ""]
         if not any(result_of(result_file(kept, name, seed, stage)) for seed in task.seeds for stage in task.stages):
-            lines += [*paragraphs(f"Not run: `{page.script} --only {name}` makes these runs."), ""]
+            lines += [*paragraphs(f"Not run: `{page.command} --only {name}` makes these runs."), ""]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Compositions for ``learning_strategies.py``: one algorithm in each task, with each strategy of replay."""
+"""Compositions for ``learning_page.py strategies``: one algorithm in each task, with each strategy of replay."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytorchrl as prl
 from benchmarks.learning.learning_task import Composition, Page, Task
 from benchmarks.learning.values_compositions import BREAKOUT_SETTINGS, FRAMES_BETWEEN_UPDATES, breakout
-from pytorchrl.agent.preset import Preset
+from pytorchrl.agent.algorithms.off_policy import Preset
 from storages.component.factory import Factory
 from storages.storage import Storage
 
@@ -75,7 +75,6 @@ def _sac(strategy: Mapping[str, Any]) -> Composition:
 
 STRATEGIES_PAGE = Page(
     title="What strategies of replay change",
-    script="learning_strategies.py",
     target="learning-strategies",
     compositions="strategies_compositions.py",
     about=(

@@ -1,11 +1,11 @@
-"""Compositions for ``learning_values.py``: the settings that all algorithms share, and those of each."""
+"""Compositions for ``learning_page.py values``: the settings that all algorithms share, and those of each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytorchrl as prl
 from benchmarks.learning.learning_task import Composition, Page, Task
-from pytorchrl.agent.preset import Preset
+from pytorchrl.agent.algorithms.off_policy import Preset
 from storages.component.factory import make_factory
 
 _CARTPOLE_RATE = prl.LinearSchedule(1e-3, 0.0)
@@ -237,7 +237,6 @@ BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
 
 VALUES = Page(
     title="Results of the value-based algorithms",
-    script="learning_values.py",
     target="learning-values",
     compositions="values_compositions.py",
     tasks={

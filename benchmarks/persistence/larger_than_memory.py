@@ -19,12 +19,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import tyro
-from rich.console import Console
 
 from benchmarks.persistence.episodes_worker import WAYS, bytes_of_a_step, fill
 from benchmarks.shared.contest import Contest, Target
+from benchmarks.shared.rounds import wide_console
 
-_WIDTH_WHERE_THERE_IS_NO_TERMINAL = 110
 _ON_DISK, _IN_MEMORY = "a quarter in memory", "all in memory"
 _TARGET = Target(at_least=1 / 3, other=_IN_MEMORY)
 _TIMES_THE_BUDGET = 4
@@ -51,9 +50,7 @@ def main(arguments: Arguments) -> None:
     budget = (2 if arguments.quick else 64) << 20
     repetitions = 3 if arguments.quick else max(3, arguments.repetitions)
     batches = {"transitions": 3_000, "sequences of 20 steps": 600, "whole episodes": 240}
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH_WHERE_THERE_IS_NO_TERMINAL)
+    console = wide_console()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
         directory = Path(temporary) / "episodes"
         fill(directory, _TIMES_THE_BUDGET * budget // bytes_of_a_step() + 1, budget)

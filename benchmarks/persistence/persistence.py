@@ -21,19 +21,15 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
 import tyro
-from rich.console import Console
 
-from benchmarks.persistence.disk_content import cartpole, numbers, pong
+from benchmarks.persistence.disk_content import PickledList, cartpole, numbers, pong
 from benchmarks.persistence.disk_ours import AT_ONCE, DURABLE, IN_MEMORY, OURS, Keeper
-from benchmarks.persistence.disk_pickle import PickledList
 from benchmarks.persistence.training_cost import WITH, WITHOUT, block, learners
-from benchmarks.shared.machine import machine
-from benchmarks.shared.rounds import Goal, Rounds, in_turn
-from benchmarks.storages.replay_peers import PEERS_ON_DISK, load_peers
+from benchmarks.shared.rounds import Goal, Rounds, in_turn, machine, wide_console
+from benchmarks.storages.replay_content import PEERS_ON_DISK, load_peers
 
 PointName: TypeAlias = Literal["journal", "training", "reopening", "bytes"]
 
-_WIDTH_WHERE_THERE_IS_NO_TERMINAL = 110
 _PACKAGES = ("torch", "numpy", "numba", "zarr", "pfrl", "torchrl", "tensordict", "minari", "h5py", "pyarrow")
 _READ_AT_ONCE_BYTES = 1 << 20
 
@@ -84,9 +80,7 @@ def main(arguments: Arguments) -> None:
     if arguments.repetitions < 3:
         raise SystemExit(f"--repetitions must be at least 3 for a median, got {arguments.repetitions}")
     torch.set_num_threads(1)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH_WHERE_THERE_IS_NO_TERMINAL)
+    console = wide_console()
     sizes = Sizes(blocks=5 * arguments.repetitions, repetitions=arguments.repetitions)
     if arguments.quick:
         sizes = _QUICK

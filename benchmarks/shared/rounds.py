@@ -1,10 +1,14 @@
 """Measurements in turn, so that changes of the machine's load affect all alike, and their results."""
 
 import gc
+import os
+import platform
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -91,6 +95,12 @@ class Rounds:
         return {"unit": self.heading, "rows": self.rows, "goals": [asdict(goal) for goal in self.goals]}
 
 
+def wide_console() -> Console:
+    """Return a console on which tables fit, also where the output is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=110)
+
+
 def in_turn(work: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
     """Return the figures of some rounds, in each of which every row is measured once."""
     rows: dict[str, list[float]] = {name: [] for name in work}
@@ -102,3 +112,27 @@ def in_turn(work: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, l
             rows[name].append(measure())
     gc.unfreeze()
     return rows
+
+
+def machine(*packages: str) -> dict[str, str]:
+    """Return the machine, its load, and the versions of some packages."""
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    return {
+        "torch threads": str(torch.get_num_threads()),
+        "cores": str(os.cpu_count()),
+        "load average": load,
+        **versions(*packages),
+    }
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of Python and of some packages."""
+    return {"Python": platform.python_version(), **dict(_versions(packages))}
+
+
+def _versions(packages: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for package in packages:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            yield package, "not installed"

@@ -22,12 +22,11 @@ import gymnasium as gym
 import numpy as np
 import torch
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 import pytorchrl as prl
+from benchmarks.shared.rounds import wide_console
 
-_WIDTH_WHERE_THERE_IS_NO_TERMINAL = 110
 _SIZE = {"numbers": 20_000, "pixels": 2_000}
 _SHAPES: dict[str, tuple[int, ...]] = {"numbers": (17,), "pixels": (3, 84, 84)}
 _BATCH = {"numbers": 256, "pixels": 32}
@@ -57,9 +56,7 @@ class Arguments:
 def main(arguments: Arguments) -> None:
     """Measure and print."""
     torch.set_num_threads(arguments.threads)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH_WHERE_THERE_IS_NO_TERMINAL)
+    console = wide_console()
     console.print(f"torch {torch.__version__}, {arguments.threads} threads, {os.cpu_count()} processors")
     table = Table(title="SAC, updates per second, and times as many as when asked for", title_justify="left")
     for heading in ("device", "observations", "rows", "when asked for"):

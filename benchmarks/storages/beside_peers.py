@@ -18,19 +18,27 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.shared.contest import Contest, Target, measure
-from benchmarks.shared.machine import machine
+from benchmarks.shared.rounds import machine, wide_console
 from benchmarks.storages.bare_gather import bare_gather
-from benchmarks.storages.replay_content import ACTION, FRAMES, OBSERVATION, SIDE, Content, rollout, stacks, states
+from benchmarks.storages.replay_content import (
+    ACTION,
+    FRAMES,
+    OBSERVATION,
+    PEERS_IN_MEMORY,
+    SIDE,
+    Content,
+    load_peers,
+    rollout,
+    stacks,
+    states,
+)
 from benchmarks.storages.replay_ours import Library, Ours
-from benchmarks.storages.replay_peers import PEERS_IN_MEMORY, load_peers
 
 PointName: TypeAlias = Literal["uniform", "prioritized", "n_step", "insert_1", "insert_256", "pixels", "gae"]
 
-_WIDTH_WHERE_THERE_IS_NO_TERMINAL = 110
 _PACKAGES = ("torch", "numpy", "numba", "cpprb", "rlox", "tianshou", "torchrl", "tensordict", "stable-baselines3")
 _BARE, _BARE_AHEAD = "bare gather", "bare gather, asking ahead"
 _ONE_STEP, _WHOLE = "storages, 1 step", "storages, all of before_gradients"
@@ -86,9 +94,7 @@ def main(arguments: Arguments) -> None:
     if arguments.repetitions < 3:
         raise SystemExit(f"--repetitions must be at least 3 for a median, got {arguments.repetitions}")
     torch.set_num_threads(1)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH_WHERE_THERE_IS_NO_TERMINAL)
+    console = wide_console()
     sizes = _QUICK if arguments.quick else Sizes(repetitions=arguments.repetitions)
     peers, remarks = ([], []) if arguments.scaling else load_peers(PEERS_IN_MEMORY)
     versions = machine(*_PACKAGES)

@@ -5,8 +5,9 @@ values do not matter for the time; the ends of episodes do, because some librari
 observations apart.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -142,3 +143,38 @@ def _causes(done: Array) -> tuple[Array, Array]:
     """Split ends into terminations, in every second environment, and truncations, in the others."""
     even = (np.arange(done.shape[1]) % 2 == 0)[None, :, None]
     return done & even, done & ~even
+
+
+PEERS_IN_MEMORY = {
+    "cpprb": "benchmarks.storages.peer_cpprb",
+    "rlox": "benchmarks.storages.peer_rlox",
+    "tianshou": "benchmarks.storages.peer_tianshou",
+    "torchrl": "benchmarks.storages.peer_torchrl",
+    "stable-baselines3": "benchmarks.storages.peer_stable_baselines3",
+}
+PEERS_ON_DISK = {
+    "PFRL": "benchmarks.persistence.disk_pfrl",
+    "torchrl": "benchmarks.persistence.disk_torchrl",
+    "Minari": "benchmarks.persistence.disk_minari",
+}
+
+
+def load_peers(modules: Mapping[str, str]) -> tuple[list[Any], list[str]]:
+    """Return the libraries that are installed, and a sentence for each that is not, or only in part.
+
+    Args:
+        modules: the modules of the peers, by the libraries' names.
+    """
+    peers: list[Any] = []
+    remarks: list[str] = []
+    for name, module_name in modules.items():
+        try:
+            module = import_module(module_name)
+        except Exception as error:  # One library that fails does not stop the others.
+            reason = str(error).strip().partition("\n")[0]
+            remarks.append(f"{name} is left out: {type(error).__name__}: {reason}")
+        else:
+            peers.extend(module.PEERS)
+            if remark := getattr(module, "REMARK", ""):
+                remarks.append(remark)
+    return peers, remarks

@@ -30,8 +30,7 @@ import torch
 import tyro
 from rich.console import Console
 
-from benchmarks.shared.machine import machine
-from benchmarks.shared.rounds import Goal, Rounds, in_turn
+from benchmarks.shared.rounds import Goal, Rounds, in_turn, machine
 from pytorchrl.scheme.distributed.ray_shards import RayShards, StorageMaker
 from storages import PERBuffer
 from storages.component.factory import Factory

@@ -28,7 +28,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.shared.contest import measure
-from storages.core.kernels.sum_tree import SumTree, _prefetch
+from storages.core.kernels.sum_tree import SumTree
+from storages.core.kernels.sum_tree_nodes import prefetch_node
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -213,7 +214,7 @@ def _plain_kernels(fan_out: int, by_level: bool, ahead: bool) -> tuple[Any, Any,
                     child, sought[i] = child_of(sums, levels[level] + node, sought[i])
                     reached[i] = node + child
                     if ahead and level < last:
-                        _prefetch(sums, levels[level + 1] + reached[i] * children)
+                        prefetch_node(sums, levels[level + 1] + reached[i] * children)
         else:
             for i in range(draws):
                 node, mass = zero, sought[i]
@@ -237,14 +238,14 @@ def _plain_kernels(fan_out: int, by_level: bool, ahead: bool) -> tuple[Any, Any,
         last = levels.shape[0] - 1
         if ahead:
             for i in range(leaves.shape[0]):
-                _prefetch(sums, levels[last] + leaves[i])
-                _prefetch(minima, levels[last] + leaves[i])
+                prefetch_node(sums, levels[last] + leaves[i])
+                prefetch_node(minima, levels[last] + leaves[i])
         for i in range(leaves.shape[0]):
             sums[levels[last] + leaves[i]] = masses[i]
             minima[levels[last] + leaves[i]] = masses[i] if masses[i] > 0.0 else math.inf
             if ahead and last > 0:
-                _prefetch(sums, levels[last - 1] + leaves[i] // children)
-                _prefetch(minima, levels[last - 1] + leaves[i] // children)
+                prefetch_node(sums, levels[last - 1] + leaves[i] // children)
+                prefetch_node(minima, levels[last - 1] + leaves[i] // children)
         if by_level:
             nodes = leaves.copy()
             for level in range(last, 0, -1):
@@ -252,8 +253,8 @@ def _plain_kernels(fan_out: int, by_level: bool, ahead: bool) -> tuple[Any, Any,
                     nodes[i] //= children
                     update_parent(sums, minima, levels, level, nodes[i])
                     if ahead and level > 1:
-                        _prefetch(sums, levels[level - 2] + nodes[i] // children)
-                        _prefetch(minima, levels[level - 2] + nodes[i] // children)
+                        prefetch_node(sums, levels[level - 2] + nodes[i] // children)
+                        prefetch_node(minima, levels[level - 2] + nodes[i] // children)
         else:
             for i in range(leaves.shape[0]):
                 node = leaves[i]

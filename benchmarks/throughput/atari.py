@@ -28,8 +28,8 @@ from rich.console import Console
 from rich.table import Table
 
 import pytorchrl as prl
-from benchmarks.shared.machine import machine
 from benchmarks.shared.pong_like import PongLike
+from benchmarks.shared.rounds import machine
 
 ENV = "PongNoFrameskip-v4"
 TARGET_RATIO = 1.3
@@ -191,7 +191,7 @@ def sb3_dqn(seed: int, steps: int) -> float:
     """Steps per second of training."""
     from stable_baselines3 import DQN
 
-    from benchmarks.shared.without_log_folder import without_log_folder
+    from benchmarks.shared.stable_baselines3 import without_log_folder
 
     model = DQN(
         "CnnPolicy",

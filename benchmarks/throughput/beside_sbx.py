@@ -27,7 +27,7 @@ from rich.table import Table
 from stable_baselines3.common.callbacks import BaseCallback
 
 import pytorchrl as prl
-from benchmarks.shared.without_log_folder import without_log_folder
+from benchmarks.shared.stable_baselines3 import without_log_folder
 
 _ENVIRONMENT = "HalfCheetah-v5"
 _START_STEPS, _WARM_UP_STEPS = 1_000, 1_050

@@ -27,8 +27,7 @@ import tyro
 from rich.console import Console
 
 import pytorchrl as prl
-from benchmarks.shared.machine import machine
-from benchmarks.shared.rounds import Goal, Rounds
+from benchmarks.shared.rounds import Goal, Rounds, machine
 from storages.datasets import write_dataset
 from storages.episode import Episode
 from storages.transition import ACT, REW

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 import pytorchrl as prl
-from benchmarks.shared.machine import machine
+from benchmarks.shared.rounds import machine
 
 TARGET_RATIO = 1.6
 _WARM_UP_STEPS = 300

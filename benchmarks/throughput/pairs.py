@@ -43,7 +43,7 @@ class Pair:
     steps: int
     """Environment steps that are timed; both numbers end with an update phase."""
     quick_steps: int
-    """As ``steps``, for profiles and for a run that only shows that everything works."""
+    """As ``steps``, for a run that only shows that everything works."""
     ours: Callable[[int], prl.Scheme]
     """Makes pytorchrl's half from a seed."""
     theirs: Callable[[int], BaseAlgorithm]

@@ -24,8 +24,7 @@ from gymnasium import spaces
 from rich.console import Console
 
 import pytorchrl as prl
-from benchmarks.shared.machine import machine
-from benchmarks.shared.rounds import Goal, Rounds, in_turn
+from benchmarks.shared.rounds import Goal, Rounds, in_turn, machine
 from benchmarks.throughput.kept_steps import SLICE, keep_episodes, kept_episodes, slice_of
 
 WAIT_SECONDS = 0.005

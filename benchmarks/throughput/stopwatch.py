@@ -8,7 +8,7 @@ from pathlib import Path
 from stable_baselines3.common.callbacks import BaseCallback
 
 import pytorchrl as prl
-from benchmarks.shared.without_log_folder import without_log_folder
+from benchmarks.shared.stable_baselines3 import without_log_folder
 from benchmarks.throughput.cleanrl_control import Train
 from benchmarks.throughput.pairs import Pair
 

@@ -25,12 +25,10 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.shared.rounds import wide_console
 from benchmarks.throughput.matrix_products import Floor, measure_floor
 from benchmarks.throughput.pairs import PAIRS, Pair, PairName
-from benchmarks.throughput.profiles import print_profile
 from benchmarks.throughput.stopwatch import cleanrl_speed, our_speed, their_speed
-
-_WIDTH_WHERE_THERE_IS_NO_TERMINAL = 110
 
 
 @dataclass
@@ -43,8 +41,6 @@ class Arguments:
     """Of each library, from 3; ``quick`` makes it 1."""
     quick: bool = False
     """Show in half a minute that everything works; the figures mean little."""
-    profile: bool = False
-    """Also print where pytorchrl's time goes."""
     json: Path | None = None
     """Write the figures here too."""
 
@@ -81,9 +77,7 @@ def main(arguments: Arguments) -> None:
     if arguments.repetitions < 3:
         raise SystemExit(f"--repetitions must be at least 3 for a median, got {arguments.repetitions}")
     torch.set_num_threads(1)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH_WHERE_THERE_IS_NO_TERMINAL)
+    console = wide_console()
     machine = _machine()
     console.print(", ".join(f"{name} {value}" for name, value in machine.items()), highlight=False)
 
@@ -99,9 +93,6 @@ def main(arguments: Arguments) -> None:
         console.print(_sentence(floor), highlight=False)
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(_figures(machine, comparisons, floor), indent=2) + "\n")
-    if arguments.profile:
-        for name in names:
-            print_profile(console, PAIRS[name])
 
 
 def _compare(console: Console, pair: Pair, repetitions: int, quick: bool) -> Comparison:

@@ -27,8 +27,7 @@ import tyro
 from rich.console import Console
 
 import pytorchrl as prl
-from benchmarks.shared.machine import machine
-from benchmarks.shared.rounds import Goal, Rounds, in_turn
+from benchmarks.shared.rounds import Goal, Rounds, in_turn, machine
 
 _NUM_ENVS, _STEPS, _EPOCHS, _BATCHES = 64, 128, 4, 4
 _ROLLOUT = _NUM_ENVS * _STEPS
@@ -193,7 +192,7 @@ def _stable_baselines3(rollouts: int) -> float:
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
 
-    from benchmarks.shared.without_log_folder import without_log_folder
+    from benchmarks.shared.stable_baselines3 import without_log_folder
 
     model = PPO(
         "MlpPolicy",

@@ -75,7 +75,7 @@ def restore_generators(generators: Sequence[torch.Generator], states: Sequence[T
 def make_constants(count: int, make: Callable[[], Tensor], dtype: torch.dtype = torch.float32) -> Tensor:
     """Return constants (count,), without values if the default device is the meta device.
 
-    To compute the values there, torch imports 800 modules, which takes more than a second.
+    To compute the values there, torch would import hundreds of modules.
 
     Args:
         count: how many.

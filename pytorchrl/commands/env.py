@@ -7,31 +7,30 @@ import gymnasium as gym
 import numpy as np
 import tyro
 from gymnasium import spaces
-from rich.table import Table
 
 from pytorchrl.agent.algorithms import Algorithm
-from pytorchrl.agent.algorithms.action_spaces import check_action_space
+from pytorchrl.agent.algorithms.checks import check_action_space
 from pytorchrl.agent.envs.copies.making import bare_env, check_id, make_env
-from pytorchrl.agent.envs.description import (
+from pytorchrl.agent.envs.games.atari_envs import preprocessed
+from pytorchrl.agent.envs.native.native_making import Backend, is_native
+from pytorchrl.agent.envs.random_play import (
     RandomPlay,
+    VectorPlay,
     env_warnings,
     format_space,
     layers_of,
     play_at_random,
+    play_vector_at_random,
     time_limit_of,
 )
-from pytorchrl.agent.envs.games.atari_envs import preprocessed
-from pytorchrl.agent.envs.native.native_making import Backend, is_native
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from pytorchrl.agent.envs.spaces import check_action_space as check_actions_of_envs
 from pytorchrl.agent.envs.vec_env import VecEnv
-from pytorchrl.agent.envs.vector_play import VectorPlay, play_vector_at_random
 from pytorchrl.agent.envs.wrappers.join_actions import JoinActions
-from pytorchrl.commands.composition.parts import names_of, part_named
-from pytorchrl.commands.composition.values import value_of
-from pytorchrl.commands.shared import Imports, check_counts, check_seed
+from pytorchrl.commands.composition.parts import names_of, part_named, value_of
+from pytorchrl.commands.shared import Imports, check_counts, check_seed, print_facts
 from pytorchrl.experiments.runs.user_modules import factory_function, import_modules
-from pytorchrl.terminal import TextConsole, tell
+from pytorchrl.terminal import tell
 from storages.component.factory import Factory
 
 
@@ -83,9 +82,9 @@ def env(
 
     one = make()
     try:
-        _show(env_id, _made(one))
-        _show("Random actions", _played(play_at_random(make, episodes, longest, seed)))
-        _show("Algorithms", _algorithms_for(one))
+        print_facts(env_id, _made(one))
+        print_facts("Random actions", _played(play_at_random(make, episodes, longest, seed)))
+        print_facts("Algorithms", _algorithms_for(one))
         complaints = env_warnings(lambda: bare_env(parts["env"], dict(parts["env_kwargs"] or {})))
     finally:
         one.close()
@@ -109,9 +108,9 @@ def _describe_vector(env_id: str, factory: Factory[VecEnv], seed: int, episodes:
             "autoreset": begins,
             "stacked frames": str(envs.stacked_frames or "none"),
         }
-        _show(env_id, facts)
-        _show("Random actions", _played_vector(play_vector_at_random(envs, episodes, seed)))
-        _show("Algorithms", _algorithms(envs.action_space))
+        print_facts(env_id, facts)
+        print_facts("Random actions", _played_vector(play_vector_at_random(envs, episodes, seed)))
+        print_facts("Algorithms", _algorithms(envs.action_space))
 
 
 def _played_vector(play: VectorPlay) -> dict[str, str]:
@@ -200,13 +199,3 @@ def _algorithms(space: gym.Space[Any]) -> dict[str, str]:
             others.setdefault(str(error).strip().replace(f", the environments have {space}", ""), []).append(name)
     cannot = "\n".join(f"{', '.join(names)}: {reason}" for reason, names in others.items())
     return {"compatible": ", ".join(fitting) or "none"} | ({"incompatible": cannot} if cannot else {})
-
-
-def _show(title: str, rows: dict[str, str]) -> None:
-    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for name, value in rows.items():
-        table.add_row(name, value)
-    TextConsole().print(table)
-    tell()

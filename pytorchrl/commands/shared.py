@@ -1,9 +1,13 @@
-"""Arguments that several commands take."""
+"""Arguments that several commands take, their checks, and the output of facts."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.table import Table
+
+from pytorchrl.terminal import TextConsole
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 """A run folder."""
@@ -45,3 +49,15 @@ def check_seed(seed: int) -> None:
     """
     if seed < 0:
         raise ValueError(f"--seed must be at least 0, got {seed}")
+
+
+def print_facts(title: str, facts: Mapping[str, str]) -> None:
+    """Print a title, a line for each fact, and an empty line."""
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, value)
+    console = TextConsole()
+    console.print(table)
+    console.print()

@@ -2,13 +2,15 @@
 
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytorchrl.comparison.profiles import performance_profile, thresholds
+import numpy as np
+from numpy.typing import NDArray
+
 from pytorchrl.comparison.results import Comparison, GroupResult
-from pytorchrl.logging.bootstrap import Estimate
+from pytorchrl.logging.bootstrap import CONFIDENCE, SEED, Estimate, Floats
 from pytorchrl.logging.pictures.legends import Entry, Legend
 from pytorchrl.logging.pictures.looks import DISTINCT_COLORS, look_of
 from pytorchrl.logging.pictures.plots import refuse_other_formats, save_figure
@@ -51,7 +53,7 @@ def draw_comparison(comparison: Comparison, output: str | os.PathLike[str]) -> P
         grid[1].set_xlim(-0.03, 1.03)
         grid[1].set_xlabel(in_figure(textwrap.fill(f"probability of improvement over {comparison.baseline}", 50)))
     for axes in grid:
-        _dress(axes)
+        _style_axes(axes)
     figure.suptitle(in_figure(f"{_where(comparison)}95% bootstrap intervals"), fontsize="medium")
     return save_figure(figure, Path(output))
 
@@ -93,7 +95,7 @@ def draw_profile(comparison: Comparison, output: str | os.PathLike[str]) -> Path
     axes.set_ylabel("share of runs with more than τ")
     axes.set_ylim(-0.02, 1.02)
     axes.set_title(in_figure(f"{_where(comparison)}performance profiles"), fontsize="medium")
-    _dress(axes)
+    _style_axes(axes)
     legend.add_to(figure)
     return save_figure(figure, Path(output))
 
@@ -124,7 +126,7 @@ def _draw_estimate(axes: "Axes", height: int, estimate: Estimate, color: str) ->
         )
 
 
-def _dress(axes: "Axes") -> None:
+def _style_axes(axes: "Axes") -> None:
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -143,3 +145,42 @@ def _where(comparison: Comparison) -> str:
     envs = comparison.environments
     where = f"{len(envs)} environments" if len(envs) > 1 else envs[0]
     return f"{where}: " if where else ""
+
+
+_RESAMPLES = 1_000
+
+
+def thresholds(scores: Sequence[Floats]) -> Floats:
+    """Return the scores at which profiles change, with one below and one above all of them."""
+    every = np.unique(np.concatenate(scores))
+    margin = 0.02 * (every[-1] - every[0]) or 1.0
+    return np.concatenate([[every[0] - margin], every, [every[-1] + margin]])
+
+
+def performance_profile(scores: Mapping[str, Floats], at: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the share of runs above each score, averaged over environments, with 95% bootstrap intervals.
+
+    After Agarwal et al., 2021, equation 1 (score distribution).
+
+    Args:
+        scores: by environment, of shape (runs,).
+        at: the scores, of shape (points,).
+
+    Returns:
+        The shares and the bounds of their intervals, which are NaN where an environment has a single run.
+    """
+    larger = [some[:, None] > at for some in scores.values()]  # (runs, points)
+    shares = np.mean([of_env.mean(axis=0) for of_env in larger], axis=0)
+    if min(map(len, larger)) < 2:
+        return shares, np.full(len(at), np.nan), np.full(len(at), np.nan)
+    generator = np.random.default_rng(SEED)
+    drawn = np.mean([_resampled_shares(of_env, generator) for of_env in larger], axis=0)
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+    return shares, low, high
+
+
+def _resampled_shares(larger: NDArray[np.bool_], generator: np.random.Generator) -> Floats:
+    """Return the shares of bootstrap resamples, of shape (resamples, points)."""
+    runs = len(larger)
+    counts = generator.multinomial(runs, np.full(runs, 1 / runs), size=_RESAMPLES)  # (resamples, runs)
+    return np.asarray(counts @ larger / runs, np.float64)

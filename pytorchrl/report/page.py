@@ -15,14 +15,11 @@ from pytorchrl.comparison.scores import LAST
 from pytorchrl.logging.groups import title as title_of
 from pytorchrl.logging.run_search import find_runs
 from pytorchrl.report.charts import MOST_POINTS, curves_of
-from pytorchrl.report.evaluations import evaluations_in
 from pytorchrl.report.groups import differences_between, groups_of, settings_of
-from pytorchrl.report.provenance import Failure, failures_of, origins_of
+from pytorchrl.report.provenance import Failure, failures_of, provenance_of
+from pytorchrl.report.results import evaluations_in, rows_of, statistics_of
 from pytorchrl.report.runs import RunRead, read_runs
-from pytorchrl.report.statistics import statistics_of
-from pytorchrl.report.storage import read_storage
-from pytorchrl.report.summary import rows_of
-from pytorchrl.report.surprising import surprising_of
+from pytorchrl.report.storage import read_storage, surprising_of
 from pytorchrl.report.videos import videos_of
 from pytorchrl.terminal import printable
 from storages.persistent.log.files import replacing
@@ -89,7 +86,7 @@ def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
     runs = [run for group in groups for run in group.runs]
     unreadable = [Failure(run.name, run.reason) for run in read if not isinstance(run, RunRead)]
     storages = [read_storage(run, limits.checkpoint) for run in runs]
-    origins, diffs = origins_of(runs)
+    origins, diffs = provenance_of(runs)
     environments = list(dict.fromkeys(group.environment for group in groups))
     by_environment = [[group for group in groups if group.environment == one] for one in environments]
     environment = _environment()

@@ -12,7 +12,7 @@ _LONGEST_ERROR = 20_000
 
 
 @dataclass(frozen=True)
-class Origin:
+class Provenance:
     """Provenance of a run."""
 
     run: str
@@ -38,7 +38,7 @@ class Failure:
     text: str
 
 
-def origins_of(runs: Sequence[RunRead]) -> tuple[list[Origin], list[Diff]]:
+def provenance_of(runs: Sequence[RunRead]) -> tuple[list[Provenance], list[Diff]]:
     """Return the provenance of each run, and the distinct diffs."""
     by_text: dict[str, list[str]] = {}
     for run in runs:
@@ -46,7 +46,8 @@ def origins_of(runs: Sequence[RunRead]) -> tuple[list[Origin], list[Diff]]:
             by_text.setdefault(run.diff, []).append(run.name)
     numbers = {text: number for number, text in enumerate(by_text)}
     origins = [
-        Origin(run.name, list(_facts(run.versions)), None if run.diff is None else numbers[run.diff]) for run in runs
+        Provenance(run.name, list(_facts(run.versions)), None if run.diff is None else numbers[run.diff])
+        for run in runs
     ]
     return origins, [Diff(text[:_LONGEST_DIFF], names, len(text) > _LONGEST_DIFF) for text, names in by_text.items()]
 

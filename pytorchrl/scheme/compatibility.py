@@ -16,9 +16,9 @@ from storages.component.factory import Factory
 from storages.off_policy.her_buffer import HERBuffer
 from storages.off_policy.mixed_storage import MixedSource
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
+from storages.sequence_settings import Episodes
 from storages.storage import Storage
 from storages.transition import IRET
-from storages.windows import Episodes
 
 
 class CompositionError(ValueError):

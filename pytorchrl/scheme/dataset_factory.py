@@ -25,6 +25,7 @@ from storages.core.ring.layout import as_array, leaves, text
 from storages.datasets import Dataset, SelectedDataset, SelectEpisodes, fill, open_dataset, with_returns_to_go
 from storages.episode import Episode
 from storages.errors import AmbiguousDataError, DatasetError
+from storages.saving import load_state_without_contents, state_without_contents
 from storages.storage import Storage
 from storages.transition import ACT, RHS, RHS2
 
@@ -237,7 +238,7 @@ class LoadedData:
 
     def state_dict(self) -> dict[str, Any]:
         """Return a checksum of the data, and the storage's state without its contents."""
-        return {"data": self._sum()} | self._storage.state_without_contents()
+        return {"data": self._sum()} | state_without_contents(self._storage)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`.
@@ -250,7 +251,7 @@ class LoadedData:
                 f"the source {self._name!r} is not what the run learnt from: {self._path} was changed, or is another "
                 f"data set; resume with the one that the run began with"
             )
-        self._storage.load_state_without_contents(state)
+        load_state_without_contents(self._storage, state)
 
     def _sum(self) -> str:
         # Computed once, since the data never changes.

@@ -13,8 +13,7 @@ from pytorchrl.agent.algorithms.update_plan import Collected
 from pytorchrl.agent.device import check_default_dtype, find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, check_saved, one_copy
-from pytorchrl.agent.process_seeds import seeding_processes
-from pytorchrl.agent.torch_random import seeded
+from pytorchrl.agent.global_generators import seeded, seeding_processes
 from pytorchrl.scheme.collector import Collecting, Collector, Episode, to_device
 from pytorchrl.scheme.compatibility import (
     CompositionError,

@@ -40,6 +40,10 @@ class RingObserver(Protocol):
         """Called after the running episodes of some environments were truncated at their newest transitions."""
         return
 
+    def take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
+        """Use TD errors (N,), NaN if unknown, of the newest transitions, from number ``first`` on."""
+        return
+
     def steps_at_once(self, ring: Ring) -> int:
         """Return how many steps may be inserted between two calls of the methods above."""
         return sys.maxsize
@@ -64,6 +68,10 @@ class RingObserver(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """Return entries of the storage's state, JSON-serialisable, under names that no other observer uses."""
+        return {}
+
+    def tensors(self) -> dict[str, Any]:
+        """Return further entries, tensors, which only :meth:`Storage.state_dict` holds, and no directory."""
         return {}
 
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
@@ -223,16 +231,12 @@ class Sampler(RingObserver, Protocol):
         rows = window.candidates(ring, ring.start).count
         return Mass(rows, float(rows))
 
-    def take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
-        """Use TD errors (N,), NaN if unknown, of the newest transitions, from number ``first`` on."""
-        return
-
     def after_update(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Use the TD errors in an update's ``info``, and return metrics."""
         return {}
 
 
-class Steps(Protocol):
+class SelectedSteps(Protocol):
     """The steps of the rows of a batch."""
 
     @property
@@ -266,9 +270,9 @@ class Segments(NamedTuple):
 class Window(Protocol):
     """Maps rows to their steps, and steps to the fields of a batch."""
 
-    selects_steps: ClassVar[bool] = False
+    is_multi_step: ClassVar[bool] = False
     """Whether a row consists of the steps returned by :meth:`select`, instead of one."""
-    is_named_by_start: ClassVar[bool] = True
+    is_indexed_by_first_step: ClassVar[bool] = True
     """Whether INDICES are the first transitions of these steps, rather than the row's."""
 
     def begins(self, ring: Ring, first: int) -> tuple[int, int]:
@@ -294,7 +298,7 @@ class Window(Protocol):
         return transitions
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
-        """Return the :class:`Steps` of rows that begin at transitions (B,)."""
+        """Return the :class:`SelectedSteps` of rows that begin at transitions (B,)."""
         return None
 
     def step_fields(

@@ -82,7 +82,7 @@ class Answers:
             raise DatasetError(f"max_episode_steps must be at least 1, got {self.max_episode_steps}")
 
     @property
-    def says_where(self) -> bool:
+    def are_ends_given(self) -> bool:
         """Whether something is said about where episodes ended without terminating."""
         return not (self.timeouts is None and self.max_episode_steps is None and self.episode is None)
 

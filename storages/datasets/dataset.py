@@ -94,7 +94,7 @@ class Dataset(ABC):
         return f"{type(self).__name__}({str(self.path)!r}, {len(self)} episodes, {self.steps} steps)"
 
 
-def alike(episodes: Iterable[Episode]) -> Iterator[Episode]:
+def require_same_fields(episodes: Iterable[Episode]) -> Iterator[Episode]:
     """Iterate over the episodes that are not empty, and require the fields, shapes and dtypes of the first.
 
     Raises:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.datasets.answers import Answers, FlatNames
-from storages.datasets.continuity import breaks_in
 from storages.datasets.known_names import (
     DONES,
     HOW_TO_ANSWER,
@@ -19,6 +18,7 @@ from storages.datasets.known_names import (
     refuse_unknown_end,
 )
 from storages.errors import DatasetError
+from storages.transition import Array
 
 FLAGS = ("terminals", "timeouts", "episode_starts", "episode_ends", "last_rows")
 """Arguments of :class:`FlatNames` that are flags (N,)."""
@@ -78,7 +78,7 @@ class EpisodeBounds:
             timeouts = timeouts | (limits & ~terminals)
             truncated |= limits
             last |= limits
-        is_known = _says_where(flags, roles, answers, names)
+        is_known = _are_ends_known(flags, roles, answers, names)
         says_what = "terminals" in flags or answers.ends is not None
         if not is_known and (following is None or not says_what):
             refuse_unclear(path, _lacking(flags, named, answers), flags_in(arrays, named.values(), count))
@@ -116,7 +116,7 @@ class EpisodeBounds:
         """Whether the last row is no step, and its observation is the final one."""
 
 
-def _says_where(flags: Mapping[str, Any], roles: Mapping[str, Any], answers: Answers, names: FlatNames) -> bool:
+def _are_ends_known(flags: Mapping[str, Any], roles: Mapping[str, Any], answers: Answers, names: FlatNames) -> bool:
     """Whether flags, or what the user says, mark all ends of episodes."""
     if "episode" in roles or "episode_starts" in flags or "last_rows" in flags:
         return True
@@ -126,7 +126,7 @@ def _says_where(flags: Mapping[str, Any], roles: Mapping[str, Any], answers: Ans
         further = "terminals" not in flags or bool((np.asarray(flags["episode_ends"]) & ~flags["terminals"]).any())
         if is_told or further:
             return True
-    limits = "timeouts" in flags or answers.says_where
+    limits = "timeouts" in flags or answers.are_ends_given
     return limits and ("terminals" in flags or answers.ends == "truncated")
 
 
@@ -137,7 +137,7 @@ def _lacking(flags: Mapping[str, Any], named: Mapping[str, str], answers: Answer
             f"but by terminating: it has {named['terminals']}, and neither time limits nor next observations"
             f"{HOW_TO_ANSWER}"
         )
-    how = "" if "timeouts" in flags or answers.says_where else HOW_TO_ANSWER
+    how = "" if "timeouts" in flags or answers.are_ends_given else HOW_TO_ANSWER
     return (
         f"as no array is known to mark terminations: name it by names=FlatNames(..., terminals=...), or say "
         f"ends='truncated' if no episode terminated (in commands --names or --ends){how}"
@@ -185,3 +185,67 @@ def _steps_in(last: NDArray[np.bool_]) -> NDArray[np.int64]:
     first[1:] = np.where(last[:-1], rows[1:], 0)
     steps: NDArray[np.int64] = rows - np.maximum.accumulate(first) + 1
     return steps
+
+
+_ROWS_AT_ONCE = 100_000
+_OF_SPREAD = 1e-6
+"""Rounding of a difference of larger numbers, as a fraction of the spread of a component."""
+
+
+def breaks_in(observations: Mapping[str, Any], following: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Return whether the next observation of each step (N,) differs from the observation of the following step.
+
+    Numbers are compared in the coarser of the two precisions in which they are kept: next observations that were
+    rounded, or cast to float16 and back, differ from nothing. Whole numbers are compared exactly. NaN equals NaN.
+
+    Args:
+        observations: arrays (N, ...) by the name of their part.
+        following: as observations, after each step.
+    """
+    breaks = np.zeros(len(next(iter(observations.values()))), np.bool_)
+    for name, part in observations.items():
+        for begin in range(0, len(breaks) - 1, _ROWS_AT_ONCE):
+            end = min(begin + _ROWS_AT_ONCE, len(breaks) - 1)
+            here, there = np.asarray(following[name][begin:end]), np.asarray(part[begin + 1 : end + 1])
+            rows = (end - begin, -1)
+            breaks[begin:end] |= _differ(here.reshape(rows), there.reshape(rows)).any(axis=1)
+    return breaks
+
+
+def _differ(one: Array, two: Array) -> NDArray[np.bool_]:
+    """Return which numbers (rows, components) differ by more than rounding."""
+    unequal: NDArray[np.bool_] = (one != two) & ~((one != one) & (two != two))
+    if not unequal.any() or (one.dtype.kind != "f" and two.dtype.kind != "f"):
+        return unequal
+    with np.errstate(invalid="ignore", over="ignore"):
+        left, right = one.astype(np.float64), two.astype(np.float64)
+        if _whole(left) and _whole(right):
+            return unequal
+        finite = np.isfinite(left) & np.isfinite(right)
+        spread = np.ptp(np.where(finite, left, 0), axis=0)
+        precision = max(_precision(one), _precision(two))
+        allowed = precision * np.maximum(np.abs(left), np.abs(right)) + _OF_SPREAD * spread
+        differs: NDArray[np.bool_] = unequal & ~(finite & (np.abs(left - right) <= allowed))
+    return differs
+
+
+def _precision(array: Array) -> float:
+    """Return the largest relative error of a cast to the coarsest floats that hold an array."""
+    if array.dtype.kind != "f":
+        return 0.0
+    finite = array[np.isfinite(array)]
+    if finite.dtype.itemsize >= np.dtype(np.float32).itemsize:
+        single = finite.astype(np.float32)
+        if np.array_equal(single, finite):
+            # bfloat16 is the upper half of float32.
+            if not (single.view(np.uint32) & 0xFFFF).any():
+                return 2.0**-7
+            if np.array_equal(finite.astype(np.float16).astype(finite.dtype), finite):
+                return 2.0**-10
+            return 2.0**-22
+        return 2.0**-48
+    return 2.0**-10
+
+
+def _whole(array: NDArray[np.float64]) -> bool:
+    return bool(np.all((array == np.rint(array)) | ~np.isfinite(array)))

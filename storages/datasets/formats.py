@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from storages.datasets import hdf5, minari, npz
+from storages.datasets import minari, npz
 from storages.datasets.answers import Answers, Ends, FlatNames
-from storages.datasets.dataset import About, Dataset, alike
+from storages.datasets.d3rlpy import D3rlpyDataset, is_d3rlpy
+from storages.datasets.dataset import About, Dataset, require_same_fields
 from storages.datasets.directories import EpisodeDirectory, StorageDirectory
-from storages.datasets.lerobot import LeRobotDataset, is_lerobot
+from storages.datasets.grouped import GroupedDataset, is_grouped
+from storages.datasets.hdf5_arrays import D4rlDataset
 from storages.datasets.minari_files import LAYOUTS
 from storages.datasets.tables import SUFFIXES as TABLE_SUFFIXES
-from storages.datasets.tables import TableDataset
-from storages.datasets.untrusted import damage_named
+from storages.datasets.tables import LeRobotDataset, TableDataset, is_lerobot
+from storages.datasets.untrusted import damage_named, open_hdf5
 from storages.episode import Episode
 from storages.errors import DatasetError
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
@@ -146,9 +148,30 @@ def _storage(
     return directory(place)
 
 
+def open_hdf5_dataset(path: Path, answers: Answers) -> Dataset:
+    """Open the data set in an HDF5 file.
+
+    Args:
+        path: the file.
+        answers: what the user says about it.
+
+    Raises:
+        AmbiguousDataError: it is unknown what its arrays mean, or where episodes end.
+        DatasetError: it is no HDF5 file, or an array is missing.
+    """
+    file = open_hdf5(path)
+    if is_d3rlpy(file):
+        return D3rlpyDataset(path, file, answers)
+    return (
+        GroupedDataset(path, file, answers)
+        if is_grouped(path, file, answers.names)
+        else D4rlDataset(path, file, answers)
+    )
+
+
 _OF_FILES: dict[str, Callable[[Path, Answers], Dataset]] = {
     _NPZ_SUFFIX: npz.opened,
-    **dict.fromkeys(_HDF5_SUFFIXES, hdf5.opened),
+    **dict.fromkeys(_HDF5_SUFFIXES, open_hdf5_dataset),
     **dict.fromkeys(TABLE_SUFFIXES, TableDataset),
 }
 _SUFFIXES = tuple(_OF_FILES)
@@ -182,9 +205,9 @@ def write_dataset(
     try:
         written = unfinished / place.name
         if chosen == "npz":
-            lengths = npz.write(written, alike(episodes), about)
+            lengths = npz.write(written, require_same_fields(episodes), about)
         else:
-            lengths = minari.write(written, alike(episodes), about, chosen.removeprefix("minari-"))
+            lengths = minari.write(written, require_same_fields(episodes), about, chosen.removeprefix("minari-"))
         refuse_to_overwrite(place)
         written.rename(place)
     except DatasetError as error:

@@ -36,7 +36,7 @@ _LIKE_A_FLAG = re.compile(
 )
 
 
-def recognised(arrays: Iterable[str], path: Path) -> FlatNames | None:
+def recognise_names(arrays: Iterable[str], path: Path) -> FlatNames | None:
     """Recognise the names of known libraries; None if those of observations or actions are unknown.
 
     ``rewards`` is None where there are none.
@@ -69,12 +69,12 @@ def names_in(arrays: Mapping[str, Any], answers: Answers, path: Path) -> FlatNam
         AmbiguousDataError: the names are unknown, or there are no rewards.
         DatasetError: an array that the user names is missing.
     """
-    names = answers.names or recognised(arrays, path)
+    names = answers.names or recognise_names(arrays, path)
     if names is None:
         raise AmbiguousDataError(
             f"{path} has arrays of unknown names, {', '.join(arrays)}; specify their meaning: "
             f"names=FlatNames(observations=..., actions=..., rewards=..., terminals=..., ...), or --names in commands"
-            f"{_flags_told(flags_in(arrays, ()))}{HOW_TO_ANSWER}"
+            f"{_describe_flags(flags_in(arrays, ()))}{HOW_TO_ANSWER}"
         )
     if answers.rewards is not None:
         names = replace(names, rewards=None if answers.rewards == NONE else answers.rewards)
@@ -126,7 +126,7 @@ def refuse_unclear(path: Path, missing: str, flags: Iterable[str]) -> NoReturn:
     Raises:
         AmbiguousDataError: always.
     """
-    raise AmbiguousDataError(f"{path} does not say where episodes ended, {missing}{_flags_told(flags)}")
+    raise AmbiguousDataError(f"{path} does not say where episodes ended, {missing}{_describe_flags(flags)}")
 
 
 def refuse_unknown_end(path: Path, flags: Iterable[str]) -> NoReturn:
@@ -136,7 +136,7 @@ def refuse_unknown_end(path: Path, flags: Iterable[str]) -> NoReturn:
         AmbiguousDataError: always.
     """
     raise AmbiguousDataError(
-        f"{path} does not say whether episodes terminated or were truncated{_flags_told(flags)}; answer by "
+        f"{path} does not say whether episodes terminated or were truncated{_describe_flags(flags)}; answer by "
         f"names=FlatNames(..., terminals=...) or ends= (terminated, truncated, unknown), in commands --names or --ends"
     )
 
@@ -148,7 +148,7 @@ HOW_TO_ANSWER = (
 )
 
 
-def _flags_told(flags: Iterable[str]) -> str:
+def _describe_flags(flags: Iterable[str]) -> str:
     named = ", ".join(flags)
     return f"; {named} may be flags, and of these it is not known what they mean" if named else ""
 

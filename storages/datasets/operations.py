@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.datasets.dataset import About, Dataset, layout_of
-from storages.datasets.spaces import united
+from storages.datasets.spaces import union_of
 from storages.episode import Episode
 from storages.errors import DatasetError
 from storages.transition import REW, RTG
@@ -59,8 +59,8 @@ def about_merged(datasets: Sequence[Dataset]) -> About:
             raise DatasetError(f"{where} are incompatible: {'; '.join(differing)}")
         about = replace(
             about,
-            observation_space=united(about.observation_space, dataset.about.observation_space, where),
-            action_space=united(about.action_space, dataset.about.action_space, where),
+            observation_space=union_of(about.observation_space, dataset.about.observation_space, where),
+            action_space=union_of(about.action_space, dataset.about.action_space, where),
             env_spec=about.env_spec if about.env_spec == dataset.about.env_spec else None,
             algorithm_name=about.algorithm_name if about.algorithm_name == dataset.about.algorithm_name else None,
             author=tuple(dict.fromkeys([*about.author, *dataset.about.author])),

@@ -255,7 +255,7 @@ class WrittenSpace:
         return {**space, "subspaces": subspaces}
 
 
-def united(one: Space | None, two: Space | None, where: object) -> Space | None:
+def union_of(one: Space | None, two: Space | None, where: object) -> Space | None:
     """Return the smallest space that contains two spaces; None if one of them is unknown.
 
     Raises:
@@ -275,6 +275,6 @@ def united(one: Space | None, two: Space | None, where: object) -> Space | None:
     if kind == "Discrete" and one["start"] == two["start"]:
         return {**one, "n": max(one["n"], two["n"])}
     if kind == "Dict" and one["subspaces"].keys() == two["subspaces"].keys():
-        parts = {name: united(part, two["subspaces"][name], where) for name, part in one["subspaces"].items()}
+        parts = {name: union_of(part, two["subspaces"][name], where) for name, part in one["subspaces"].items()}
         return {**one, "subspaces": parts}
     raise different

@@ -14,10 +14,13 @@ from storages.datasets.answers import Answers
 from storages.datasets.columns import Joined
 from storages.datasets.flat import FLAT_ANSWERS, FlatDataset
 from storages.datasets.table_columns import Columns, CsvColumns, ParquetColumns
+from storages.errors import DatasetError
+from storages.persistent.log.files import refuse_links_in
 from storages.transition import Array
 
 SUFFIXES = (".csv", ".parquet")
 _NUMBERED = re.compile(r"^(.+?)[_.\[]?(\d+)\]?$")
+_INFO, _DATA = Path("meta", "info.json"), "data"
 _Group: TypeAlias = dict[int, str]
 
 
@@ -100,3 +103,34 @@ class TableArrays(Mapping[str, Any]):
         if name not in self._read:
             self._read[name] = self._columns.read(name)
         return self._read[name]
+
+
+class LeRobotDataset(FlatDataset):
+    """A folder of LeRobot's, versions 2 and 3: ``meta/info.json``, and Parquet tables of frames in ``data``.
+
+    Observations are the numeric columns ``observation.*``; videos are not read. Final observations are not recorded,
+    and nothing says whether an episode terminated. A data set without ``next.reward`` has no rewards.
+
+    Args:
+        path: the folder.
+        answers: what the user says about it.
+
+    Raises:
+        AmbiguousDataError: there are no rewards, or no numbers of episodes.
+        DatasetError: it holds no table, or a column is missing.
+    """
+
+    format: ClassVar[str] = "lerobot"
+
+    def __init__(self, path: Path, answers: Answers) -> None:
+        answers.refuse_others(path, "a data set of LeRobot", FLAT_ANSWERS)
+        refuse_links_in(path)
+        files = sorted((path / _DATA).rglob("*.parquet"))
+        if not files:
+            raise DatasetError(f"{path} is a data set of LeRobot without any table in {_DATA}")
+        super().__init__(path, TableArrays(ParquetColumns(path, files), path), answers)
+
+
+def is_lerobot(path: Path) -> bool:
+    """Whether a folder is a data set of LeRobot."""
+    return (path / _INFO).is_file() and (path / _DATA).is_dir()

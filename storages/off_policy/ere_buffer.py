@@ -66,7 +66,7 @@ class EREBuffer(PERBuffer):
         """
         assert self.recency is not None
         if "train/return" in info:
-            self._tell_of_change()
+            self.observers.before_change()
             self.recency.improvement.observe(float(info["train/return"]))
         return {**info, "storage/eta": self.current_eta}
 

@@ -46,7 +46,7 @@ def join(batches: Sequence[Batch]) -> Batch:
     else:
         if MASK in batches[0]:
             longest = max(len(batch[MASK]) for batch in batches)
-            batches = [batch if len(batch[MASK]) == longest else _filled_up(batch, longest) for batch in batches]
+            batches = [batch if len(batch[MASK]) == longest else _padded_to(batch, longest) for batch in batches]
         joined = _joined(batches, int(MASK in batches[0]))
     joined[SOURCE_SIZES] = sizes
     return joined
@@ -64,7 +64,7 @@ def split(batch: Batch, errors: Tensor | None) -> Iterator[tuple[Batch, Tensor |
             yield _padded_rows(batch, rows, errors)
 
 
-def misfits(batches: Mapping[str, Batch]) -> list[str]:
+def incompatible_fields(batches: Mapping[str, Batch]) -> list[str]:
     """Return the reasons why batches of several storages, by name, cannot be joined; empty if they can."""
     (first, expected), *others = ((name, _kinds_of(batch)) for name, batch in batches.items())
     found = []
@@ -133,7 +133,7 @@ def _joined(values: Sequence[Any], axis: int, field: str | None = None) -> Any:
     }
 
 
-def _filled_up(batch: Batch, steps: int) -> Batch:
+def _padded_to(batch: Batch, steps: int) -> Batch:
     """Return a batch of padded episodes with more padding, which repeats the last steps."""
 
     def fill(field: str, leaf: Tensor) -> Tensor:

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from storages.batch_source import BatchSource
 from storages.checks import refuse_counts, refuse_incomplete
+from storages.compatibility import both_spellings
 from storages.component.setting import Setting
 from storages.core.sampling.update_errors import tensor_of_errors
-from storages.off_policy.mixed_batches import join, misfits, split, with_constants
-from storages.renamed import both_spellings
+from storages.off_policy.mixed_batches import incompatible_fields, join, split, with_constants
 from storages.storage import Storage
 from storages.transition import EPISODE, ERRORS, INDICES, MASK, Batch
 
@@ -37,7 +38,7 @@ class MixedSource(Setting):
         object.__setattr__(self, "shares", checked_shares(self.shares, type(self).__name__))
 
 
-class MixedStorage:
+class MixedStorage(BatchSource):
     """Mixes batches of several replay storages in fixed shares; each storage keeps its own settings.
 
     A batch holds the rows of the first storage, then those of the second, and so on; ``SOURCE_SIZES`` are their
@@ -207,17 +208,17 @@ class MixedStorage:
             fields = [batch.keys() for batch in batches]
             # A storage's own fields and shapes are fixed; those added by windows may change.
             if fields != self._fields_that_fit:
-                self._refuse_misfits(batches)
+                self._check_compatible(batches)
                 self._fields_that_fit = [set(keys) for keys in fields]
             try:
                 joined = join(batches)
             except RuntimeError:
-                self._refuse_misfits(batches)
+                self._check_compatible(batches)
                 raise
             yield joined
 
-    def _refuse_misfits(self, batches: Sequence[Batch]) -> None:
-        if found := misfits(dict(zip(self.storages, batches, strict=True))):
+    def _check_compatible(self, batches: Sequence[Batch]) -> None:
+        if found := incompatible_fields(dict(zip(self.storages, batches, strict=True))):
             raise ValueError(f"{_OWNER}: incompatible batches: {'; '.join(found)}")
 
     def _checked(self, shares: Mapping[str, float]) -> dict[str, float]:

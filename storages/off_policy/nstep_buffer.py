@@ -8,7 +8,7 @@ from storages.component.hyper_parameters import WholeCount
 from storages.core.parts import Window
 from storages.core.windows.n_step import NSteps
 from storages.off_policy.replay_buffer import ReplayBuffer
-from storages.windows import Episodes
+from storages.sequence_settings import Episodes
 
 
 @with_hyper_parameters

@@ -16,7 +16,7 @@ from storages.component.hyper_parameters import (
     UnitInterval,
     UnitIntervalOrSchedule,
 )
-from storages.component.schedule import Schedule
+from storages.component.schedule import Schedule, value_at
 from storages.core.kernels.step_windows import sequence_errors
 from storages.core.parts import Sampler
 from storages.core.sampling.prioritized import Priorities
@@ -89,7 +89,7 @@ class PERBuffer(NStepReplayBuffer):
         """Make the prioritised sampler, or a uniform one for draws without replacement."""
         if self.draws != "with replacement":
             return super().make_sampler()
-        return PrioritizedSampler(self._ring, self._transfer, self.sequences, self._tracker)
+        return PrioritizedSampler(self.ring, self._transfer, self.sequences, self._tracker)
 
     def configure(self) -> None:
         """Pass the current hyper-parameters on to the parts; priorities are recomputed where they depend on them."""
@@ -97,7 +97,7 @@ class PERBuffer(NStepReplayBuffer):
         if not isinstance(self.sampler, PrioritizedSampler):
             # Draws without replacement, or a sampler of a subclass.
             return
-        self.sampler.beta, self.sampler.stratified = self._current(self.beta), self.stratified
+        self.sampler.beta, self.sampler.stratified = value_at(self.beta, *self.progress), self.stratified
         self.sampler.weights_over, self.sampler.uniform_share = self.weights_over, self.uniform_share
         self.sampler.configure(
             self._priority_settings(),
@@ -108,7 +108,7 @@ class PERBuffer(NStepReplayBuffer):
     def _priority_settings(self) -> PrioritySettings:
         return PrioritySettings(
             self.epsilon,
-            self._current(self.alpha),
+            value_at(self.alpha, *self.progress),
             self.prioritization == "rank",
             self.error_min,
             math.inf if self.error_max is None else self.error_max,

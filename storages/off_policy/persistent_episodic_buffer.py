@@ -5,9 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count, WholeCount
@@ -15,15 +13,16 @@ from storages.core.parts import Rows, Window
 from storages.core.ring.ring import Ring
 from storages.core.windows.segments import EpisodeWindow, SequenceWindow
 from storages.episode import Episode
+from storages.errors import EmptyStorageError
 from storages.off_policy.per_buffer import PERBuffer
 from storages.persistent.episodes.episode_log import EpisodeLog
 from storages.persistent.episodes.episode_store import EpisodeStore
 from storages.persistent.episodes.memory_plan import MemoryBudget
 from storages.persistent.episodes.segment_cache import SegmentCache
 from storages.protocols import Environments, StorageLog
-from storages.storage import EmptyStorageError
+from storages.saving import undoing_changes
+from storages.sequence_settings import Episodes, Sequences
 from storages.transition import INDICES, Batch, Sample
-from storages.windows import Episodes, Sequences
 
 
 @with_hyper_parameters
@@ -80,17 +79,18 @@ class PersistentEpisodicBuffer(PERBuffer):
     def make_log(self, envs: Environments | None) -> StorageLog:
         """Make the store of episodes on disk, the cache in memory, and the log of both."""
         episodes = self.sequences if isinstance(self.sequences, Episodes) else None
-        self._segment_cache = SegmentCache(self._ring, self._prioritized, self._tracker)
-        self.observe(self._segment_cache)
+        self._segment_cache = SegmentCache(self.ring, self._prioritized, self._tracker)
+        self.observers.add(self._segment_cache)
         self._directory = EpisodeStore(
             Path(self.directory).absolute(),
-            self._ring,
+            self.ring,
             self._segment_cache,
             MemoryBudget(type(self).__name__, self.size, self.memory_bytes, episodes, self.prioritization == "rank"),
             self.size_bytes,
             durable=self.durable,
             read_only=self.read_only,
         )
+        self.insertion.memtable = self._directory.writable
         return EpisodeLog(self, self._directory, envs)
 
     def make_ring(self, envs: Environments | None) -> Ring:
@@ -130,58 +130,39 @@ class PersistentEpisodicBuffer(PERBuffer):
         self._directory.init_columns(sample)
 
     def insert_transition(self, sample: Sample, envs: Sequence[int] | None = None) -> None:
-        """Store one step, a transition for each environment; episodes that it ends can be drawn from then on.
+        """Store one step as :meth:`Storage.insert_transition`; episodes that it ends can be drawn from then on.
 
-        Transitions of a subset of the environments are buffered, not yet in the directory, until every environment has
-        delivered its own; :meth:`add_episode` stores an episode of one environment at once.
-
-        Args:
-            sample: arrays or tensors (E, ...).
-            envs: indices (N,) of the environments of a sample (N, ...); where None, it is of all, in their order.
+        Buffered transitions of a subset of the environments are not in the directory yet; :meth:`add_episode` stores an
+        episode of one environment at once.
 
         Raises:
-            IndexError: there is no such environment, or it is named twice.
-            RuntimeError: ``envs`` is None while incomplete steps are buffered, or an environment is too far ahead.
-            SampleError: the sample does not fit; nothing of it was stored.
             RateLimitError: ``rate_limit`` allows no insertion now.
-            PersistenceError: earlier steps could not be written to the directory, or it is read only; nothing of this
-                one was stored.
+            PersistenceError: as of the base class, or the buffer is read only.
         """
         if envs is not None:
             insert = PersistentEpisodicBuffer.insert_transition
-            self.insert_in_part(sample, envs, lambda step: insert(self, step))
+            self.insertion.insert_in_part(sample, envs, lambda step: insert(self, step))
             return
-        if self._staging is not None:
-            self._staging.refuse(self._ring, sample)
+        if self.insertion.staging is not None:
+            self.insertion.staging.refuse(self.ring, sample)
         if self.rate_limiter is not None:
-            self.rate_limiter.before_insert(self._ring, sample)
+            self.rate_limiter.before_insert(self.ring, sample)
         self._prioritized.settle()
         self._count(self._directory.insert(sample, self.extra_state))
 
-    @property
-    def _ring_of_steps(self) -> Ring:
-        return self._directory.writable().ring
-
-    def _take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
-        """Ignore errors of slices: episodes are stored when they end, not in the order of their steps."""
-
     def _count(self, inserted: int) -> None:
-        self._inserted += inserted
+        self.inserted += inserted
         if self.rate_limiter is not None:
             # The ring has one environment, so that its steps are transitions.
-            self.rate_limiter.after_insert(self._ring, inserted)
+            self.rate_limiter.after_insert(self.ring, inserted)
 
     def end_episode(self, envs: Sequence[int] | None = None) -> None:
-        """Truncate the running episodes of environments, which can be drawn from then on.
-
-        Args:
-            envs: indices of the environments; all where None.
+        """Truncate running episodes as :meth:`Storage.end_episode`; they can be drawn from then on.
 
         Raises:
-            IndexError: there is no such environment; nothing was changed.
             PersistenceError: the buffer is read only.
         """
-        numbers = self._end_staged_episodes(envs)
+        numbers = self.insertion.end_episodes(envs, self.num_envs)
         self._prioritized.settle()
         self._directory.end_episodes(numbers)
 
@@ -200,7 +181,7 @@ class PersistentEpisodicBuffer(PERBuffer):
 
     def reset(self) -> None:
         """Drop all episodes, also on disk; keep the allocated memory."""
-        self._stage(None)
+        self.insertion.stage(None)
         self._prioritized.settle()
         self._directory.reset(self.extra_state)
         self.flush()
@@ -252,7 +233,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         metrics = super().after_gradients(batch, info)
         # The indices -1 give an age of all steps. A product does not wait for a device.
         age = metrics["storage/row_age"]
-        metrics["storage/row_age"] = age * (age < self._ring.steps)
+        metrics["storage/row_age"] = age * (age < self.ring.steps)
         return metrics
 
     # Whole episodes
@@ -294,7 +275,7 @@ class PersistentEpisodicBuffer(PERBuffer):
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`extra_state` returned; episodes on disk and the memtable are restored already."""
         saved = state.get("priorities")
-        if self._ring.layout:
+        if self.ring.layout:
             self._directory.hold(state, self._generator)
             if saved is not None:
                 saved = {**saved, "errors": torch.from_numpy(self._segment_cache.known_errors())}
@@ -313,10 +294,11 @@ class PersistentEpisodicBuffer(PERBuffer):
                 f"{type(self).__name__}: the state refers to no directory of episodes; to copy a storage of another "
                 f"kind, use insert_data_slice(get_all_buffer_data())"
             )
-        with self._with_changes_of(state):
+        with undoing_changes(self):
+            self._load_changes(state)
             self.roll_back(state)
             if self._directory.memtable is not None:
-                self._load_staged(self._directory.memtable.ring, state)
+                self.insertion.load_state_dict(state, self._directory.memtable.ring)
 
     # Hyper-parameters and size
 
@@ -342,7 +324,7 @@ class PersistentEpisodicBuffer(PERBuffer):
             self._directory.memtable.ring.allow_nonfinite = self.allow_nonfinite
 
     def _refuse_if_empty(self) -> None:
-        if self._ring.layout and len(self) == 0:
+        if self.ring.layout and len(self) == 0:
             raise EmptyStorageError(
                 f"{type(self).__name__}: no episode has ended yet, and batches hold finished episodes only; insert "
                 f"transitions until one ends, or start updates later"
@@ -352,4 +334,4 @@ class PersistentEpisodicBuffer(PERBuffer):
     def __repr__(self) -> str:
         bound = "any number of" if self.size is None else self.size
         last = "read-only" if self.read_only else f"{self.num_envs} environments"
-        return f"{type(self).__name__}({len(self)} of {bound} transitions, {self._ring.live_steps} in memory, {last})"
+        return f"{type(self).__name__}({len(self)} of {bound} transitions, {self.ring.live_steps} in memory, {last})"

@@ -3,13 +3,12 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from storages.checks import refuse_counts
+from storages.checks import checked_gamma, refuse_counts, refuse_if_empty
 from storages.component.annotations import conform_named
 from storages.component.counts import saved_count
 from storages.component.generated_init import with_hyper_parameters
@@ -18,23 +17,23 @@ from storages.core.device.device_cache import DeviceCache
 from storages.core.device.prefetch import Prefetcher
 from storages.core.device.transfer import Sent, Transfer
 from storages.core.kernels.priority_updates import mean_of
-from storages.core.parts import Gather, Mass, Relabeler, Request, Rows, Sampler, Window
+from storages.core.parts import Mass, Relabeler, Request, Rows, Sampler, Window
+from storages.core.ring.memory_limit import MemoryLimit
 from storages.core.ring.ring import Ring
 from storages.core.sampling.draw_counter import DrawCounter
 from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.core.sampling.rate_limiter import RateLimit, RateLimiter
 from storages.core.sampling.recency import Recency
-from storages.core.sampling.uniform import UniformSampler
-from storages.core.sampling.without_replacement import DistinctSampler, PassSampler
-from storages.core.windows.n_step import NSteps, next_actions, returns_to_go
-from storages.core.windows.packed import PackedWindow
-from storages.core.windows.segments import EpisodeWindow, SequenceWindow
-from storages.off_policy.memory_bound import MemoryBound
-from storages.off_policy.ring_growth import RingGrowth
+from storages.core.sampling.uniform import DistinctSampler, PassSampler, UniformSampler
+from storages.core.windows.n_step import NSteps
+from storages.core.windows.segments import EpisodeWindow, PackedWindow, SequenceWindow
+from storages.off_policy.batch_maker import BatchMaker, Draw
+from storages.off_policy.capacity import MemoryBound, RingGrowth
 from storages.persistent.replay.ring_log import RingLog, check_directory
 from storages.protocols import Discounting, Environments, StorageLog
+from storages.sequence_settings import Episodes, Sequences
 from storages.storage import Storage
-from storages.transforms import SEEDS, check_transforms, transformed
+from storages.transforms import SEEDS, check_transforms
 from storages.transition import (
     ACT,
     ACTPROBS,
@@ -49,34 +48,14 @@ from storages.transition import (
     RHS,
     RHS2,
     TRUNC2,
-    WEIGHTS,
     Batch,
 )
-from storages.windows import Episodes, Sequences
 
 _SAMPLERS: Mapping[str, Callable[[], Sampler]] = {
     "with replacement": UniformSampler,
     "without replacement": DistinctSampler,
     "passes": PassSampler,
 }
-
-
-class Draw(NamedTuple):
-    """Everything that determines a batch, apart from the stored transitions."""
-
-    rows: Rows
-    window: Window
-    steps: Any
-    """The :class:`Steps` that the window selected; None where each row is one transition."""
-    transitions: NDArray[np.int64]
-    """(N,): numbers of all transitions; of sequences, step by step."""
-    relabeled: Any
-    """The relabeler's choice, such as goals; None where it changes nothing."""
-    gamma: float
-    seed: int | None
-    """Seed of the transforms' random generator; None without transforms."""
-    before: Any
-    """States of the random generator and the sampler before the draw; None where it is never undone."""
 
 
 @with_hyper_parameters
@@ -144,16 +123,16 @@ class ReplayBuffer(Storage):
         """Make the parts; hyper-parameters are set already."""
         super().build(device, actor, algorithm, envs)
         self._transfer = Transfer(torch.device(device))
-        self._with_next_actions = self._with_returns_to_go = False
         self._sampled = 0
-        ring, episodes = self._ring, self.sequences if isinstance(self.sequences, Episodes) else None
+        ring, episodes = self.ring, self.sequences if isinstance(self.sequences, Episodes) else None
         self._tracker = EpisodeTracker(ring, episodes) if episodes is not None or self.follows_episodes else None
         self.recency: Recency | None = None
         self.relabeler = self.make_relabeler()
-        self._cache: DeviceCache | None = None
+        cache: DeviceCache | None = None
         if self.keep_on_device:
             on_host = frozenset() if self.relabeler is None else self.relabeler.changed
-            self._cache = DeviceCache(ring, self._transfer, on_host)
+            cache = DeviceCache(ring, self._transfer, on_host)
+        self._maker = BatchMaker(ring, self._transfer, self.relabeler, cache)
         self._prefetcher: Prefetcher[Draw, Sent] = Prefetcher(self._undo)
         self.sampler = self.make_sampler()
         self.rate_limiter = None if self.rate_limit is None else RateLimiter(self.rate_limit)
@@ -163,7 +142,7 @@ class ReplayBuffer(Storage):
             self._draw_counter,
             self._prefetcher,
             self.relabeler,
-            self._cache,
+            cache,
             self._tracker,
             self.recency,
         )
@@ -171,15 +150,16 @@ class ReplayBuffer(Storage):
         bound = growth if self.max_bytes is None else MemoryBound(self)
         for part in (bound, *parts, self.sampler):
             if part is not None:
-                self.observe(part)
+                self.observers.add(part)
         self.configure()
         if self.max_bytes is not None:
-            beside = sum(part.bytes_of_a_transition for part in self._observers)
-            apart = sum(part.bytes_apart for part in self._observers)
-            ring.limit_memory(self.max_bytes, beside, apart, _least_size(self.sequences))
+            beside = sum(part.bytes_of_a_transition for part in self.observers)
+            apart = sum(part.bytes_apart for part in self.observers)
+            most, ring.grows = sys.maxsize if ring.grows else ring.size, False
+            ring.limit = MemoryLimit(self.max_bytes, beside, apart, _least_size(self.sequences), most)
         log = self.make_log(envs)
         if log is not None:
-            self.attach(log)
+            self.observers.attach(log)
 
     def resize(self, size: Count) -> None:
         """Set the capacity to ``size`` steps, no fewer than are stored; called when a growing buffer is full.
@@ -188,8 +168,8 @@ class ReplayBuffer(Storage):
             MemoryError: there is not enough memory; nothing was changed.
             DeviceMemoryError: the device cache would not fit into the device's memory; nothing was changed.
         """
-        ring, before = self._ring, self._ring.size
-        self._tell_of_change(rows=True)
+        ring, before = self.ring, self.ring.size
+        self.observers.before_change(rows=True)
         try:
             self._resize(ring, size)
         except BaseException:
@@ -199,15 +179,13 @@ class ReplayBuffer(Storage):
     def _resize(self, ring: Ring, size: int) -> None:
         if ring.size != size:
             ring.resize(size)
-        for observer in self._observers:
-            observer.after_resize(ring)
+        self.observers.after_resize()
 
     def shrink(self, size: int) -> None:
         """Reduce the capacity to ``size`` steps, and drop older ones; called where ``max_bytes`` would be exceeded."""
-        self._tell_of_change(rows=True)
-        self._ring.shrink(size)
-        for observer in self._observers:
-            observer.after_resize(self._ring)
+        self.observers.before_change(rows=True)
+        self.ring.shrink(size)
+        self.observers.after_resize()
 
     # Parts
 
@@ -241,6 +219,7 @@ class ReplayBuffer(Storage):
     def configure(self) -> None:
         """Pass the current hyper-parameters on to the parts; called after every change of one."""
         self.window = self.make_window()
+        self._maker.transforms = self.transforms
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -256,13 +235,13 @@ class ReplayBuffer(Storage):
 
     def include_next_actions(self) -> None:
         """Add ACT2 and TAKEN2 to batches from now on."""
-        self._tell_of_change()
-        self._with_next_actions = True
+        self.observers.before_change()
+        self._maker.with_next_actions = True
 
     def include_returns_to_go(self) -> None:
         """Add RTG to batches from now on."""
-        self._tell_of_change()
-        self._with_returns_to_go = True
+        self.observers.before_change()
+        self._maker.with_returns_to_go = True
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
@@ -289,8 +268,8 @@ class ReplayBuffer(Storage):
             ValueError: a count is not an int of at least 1, or ``mini_batch_size`` is None, which only on-policy
                 storages accept.
         """
-        ring = self._ring
-        # Calls take a tenth of the time of a batch.
+        ring = self.ring
+        # A call takes longer than the comparison.
         if ring.steps == ring.first:
             self._refuse_if_empty()
         if mini_batch_size is None:
@@ -318,7 +297,7 @@ class ReplayBuffer(Storage):
         steps = conform_named(steps, Count, f"{type(self).__name__}: steps")
         self._prefetcher.cancel()
         self._refuse_if_empty()
-        return self._newest(self._ring, steps)
+        return self._newest(self.ring, steps)
 
     def _newest(self, ring: Ring, steps: int) -> Batch:
         """Return the newest steps of a ring, as :meth:`newest_steps`."""
@@ -329,11 +308,13 @@ class ReplayBuffer(Storage):
         rows = Rows(first, np.ones((ring.envs, 1), np.float32))
         self._sampled += selected.learnt_steps
         seed = int(self._generator.integers(SEEDS)) if self.transforms else None
-        draw = Draw(rows, window, selected, selected.transitions.ravel(), None, self._gamma, seed, None)
-        return self._transfer.receive(self._make_batch(draw, ring))
+        gamma = checked_gamma(self.algorithm.gamma, ring.owner)
+        draw = Draw(rows, window, selected, selected.transitions.ravel(), None, gamma, seed, None)
+        return self._transfer.receive(self._maker.make(draw, ring))
 
     def set_progress(self, steps: int, target_steps: int) -> None:
         """Set the progress of the run, in environment transitions, before an update phase; schedules follow it."""
+        self.observers.before_change()
         super().set_progress(steps, target_steps)
         self.configure()
 
@@ -346,21 +327,18 @@ class ReplayBuffer(Storage):
         indices = batch[INDICES]
         # The host must not wait for a mean that is computed on the device.
         mean = indices.double().mean() if indices.is_cuda else mean_of(indices.numpy(force=True))
-        age = self._ring.steps - 1 - mean / self._ring.envs
-        replayed = self._sampled / max(1, self._inserted)
+        age = self.ring.steps - 1 - mean / self.ring.envs
+        replayed = self._sampled / max(1, self.inserted)
         metrics = {"storage/row_age": age, "storage/replay_ratio": replayed}
         return {**info, **metrics, **self.sampler.after_update(batch, info)}
 
     @property
     def mass(self) -> Mass:
         """Number of rows that batches are drawn from, and the sum of their priorities."""
-        ring = self._ring
+        ring = self.ring
         return Mass(0, 0.0) if ring.steps == ring.first else self.sampler.mass(ring, self.window)
 
     # Batches
-
-    def _take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
-        self.sampler.take_errors(first, errors)
 
     def _batches(self, batch_size: int, updates: int) -> Iterator[Batch]:
         ahead = min(self.prefetch, updates - 1)
@@ -370,7 +348,7 @@ class ReplayBuffer(Storage):
                     # Draws that another iterator made ahead must come after this one.
                     self._prefetcher.cancel()
                 draw = self._draw(batch_size, update, updates)
-                sent = self._make_batch(draw)
+                sent = self._maker.make(draw)
                 self._count_drawn(draw)
                 yield sent.batch if sent.arrived is None else self._transfer.receive(sent)
             return
@@ -379,7 +357,7 @@ class ReplayBuffer(Storage):
             before = self._generator.bit_generator.state, self.sampler.progress
             return self._draw(batch_size, update, updates)._replace(before=before)
 
-        for draw, sent in self._prefetcher.batches(draw_ahead, self._make_batch, updates, ahead):
+        for draw, sent in self._prefetcher.batches(draw_ahead, self._maker.make, updates, ahead):
             self._count_drawn(draw)
             yield self._transfer.receive(sent)
 
@@ -390,7 +368,7 @@ class ReplayBuffer(Storage):
 
     def draw_rows(self, batch_size: int, update: int = 1, updates: int = 1) -> Rows:
         """Draw the rows of the ``update``-th of ``updates`` batches of an update phase."""
-        ring, recency = self._ring, self.recency
+        ring, recency = self.ring, self.recency
         if recency is None:
             oldest_that_fits = ring.steps - ring.size
             first = (ring.first if ring.first > oldest_that_fits else oldest_that_fits) * ring.envs
@@ -398,15 +376,18 @@ class ReplayBuffer(Storage):
             first = recency.first(ring, update, updates)
         return self.sampler.draw(Request(self._generator, ring, self.window, batch_size, first, update, updates))
 
+    def _refuse_if_empty(self) -> None:
+        refuse_if_empty(self, self.ring)
+
     def _draw(self, batch_size: int, update: int, updates: int) -> Draw:
-        ring, window = self._ring, self.window
+        ring, window = self.ring, self.window
         if ring.steps == ring.first:
             self._refuse_if_empty()
         rows = self.draw_rows(batch_size, update, updates)
         transitions, steps, segments, relabeled = rows.transitions, None, None, None
-        if window.selects_steps:
+        if window.is_multi_step:
             transitions = window.starts(self._generator, ring, transitions)
-            if window.is_named_by_start:
+            if window.is_indexed_by_first_step:
                 rows = rows._replace(transitions=transitions)
             steps = window.select(ring, transitions)
             transitions, segments = steps.transitions.ravel(), steps.segments
@@ -414,45 +395,12 @@ class ReplayBuffer(Storage):
             relabeled = self.relabeler.choose(self._generator, ring, transitions, segments)
         gamma = self.algorithm.gamma
         if type(gamma) is not float or not 0 <= gamma <= 1:
-            gamma = self._gamma
+            gamma = checked_gamma(gamma, type(self).__name__)
         seed = int(self._generator.integers(SEEDS)) if self.transforms else None
         return Draw(rows, window, steps, transitions, relabeled, gamma, seed, None)
 
     def _undo(self, draw: Draw) -> None:
         self._generator.bit_generator.state, self.sampler.progress = draw.before
-
-    def _make_batch(self, draw: Draw, ring: Ring | None = None) -> Sent:
-        """Make a batch; with ``prefetch`` on another thread, which is cancelled before the data read here changes.
-
-        Args:
-            draw: the draw.
-            ring: the ring that it was made from; None for the storage's.
-        """
-        rows, window, steps, transitions, relabeled, gamma, seed, _ = draw
-        ring, cache = self._ring if ring is None else ring, self._cache
-        gather: Gather = ring.gather
-        if cache is not None:
-            cache.synchronize()
-            gather = cache.gather
-        fields = window.step_fields(ring, gather, transitions, gamma)
-        if self._with_next_actions:
-            fields |= next_actions(ring, window.spans(ring, transitions, gamma).last)
-        if self._with_returns_to_go:
-            fields |= returns_to_go(ring, transitions, gamma)
-        if relabeled is not None and self.relabeler is not None:
-            self.relabeler.relabel(ring, window, fields, transitions, relabeled, gamma)
-        if steps is not None:
-            fields = window.arrange(ring, gather, steps, fields, gamma)
-        fields[WEIGHTS] = rows.weights
-        fields[INDICES] = rows.transitions[:, None]
-        finish = None if cache is None else cache.resolve
-        if seed is not None:
-            return self._transfer.send(fields, lambda batch: self._transformed(batch, seed, finish))
-        return self._transfer.send(fields, finish)
-
-    def _transformed(self, batch: Batch, seed: int, finish: Callable[[Batch], Batch] | None) -> Batch:
-        batch = batch if finish is None else finish(batch)
-        return transformed(batch, self.transforms or {}, seed, type(self).__name__)
 
     # State
 
@@ -463,23 +411,6 @@ class ReplayBuffer(Storage):
         Oldest step first. Of sequences and episodes, only the first transition is counted.
         """
         return None if self._draw_counter is None else self._draw_counter.counted()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state, as :meth:`Storage.state_dict`, including counts of draws even with a directory."""
-        return super().state_dict() | self._counts()
-
-    def state_without_contents(self) -> dict[str, Any]:
-        """Return the state without the transitions, for callers that keep these elsewhere."""
-        return super().state_without_contents() | self._counts()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned, as :meth:`Storage.load_state_dict`."""
-        super().load_state_dict(state)
-        if self._draw_counter is not None:
-            self._draw_counter.load_state_dict(self._ring, state)
-
-    def _counts(self) -> dict[str, Any]:
-        return {} if self._draw_counter is None else {"draws": self._draw_counter.counted()}
 
     def extra_state(self) -> dict[str, Any]:
         """Return the state other than transitions and their errors, as JSON-serialisable data."""

@@ -40,11 +40,11 @@ class AverageRewardBuffer(GAEBuffer):
         super().build(device, actor, algorithm, envs)
         self.average = AverageReward()
         """The average reward per step."""
-        self.observe(self.average)
+        self.observers.add(self.average)
 
     def estimate(self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]) -> None:
         """Write the returns and advantages of a stream, (T, E) each."""
-        ring, average = self._ring, self.average
+        ring, average = self.ring, self.average
         paid = stream.rewards[~ring.skipped()]
         if paid.size:
             current = average.of(ring.oldest, float(paid.mean(dtype=np.float64)), self.average_step_size)

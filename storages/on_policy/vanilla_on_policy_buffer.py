@@ -1,26 +1,27 @@
 """A rollout buffer with discounted returns: filled, used for a few epochs, emptied."""
 
 import warnings
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, cast, overload
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.checks import refuse_counts
+from storages.checks import checked_gamma, refuse_counts, refuse_if_empty
+from storages.compatibility import both_spellings
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import WholeCount
 from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import lambda_returns
-from storages.core.ring.layout import SCALAR
+from storages.core.parts import RingObserver
+from storages.core.ring.layout import SCALAR, SampleError
+from storages.core.ring.ring import Ring
 from storages.core.sampling.uniform import permuted
 from storages.core.windows.segments import in_time
 from storages.on_policy.estimators import Estimator, RewardStream
 from storages.on_policy.evaluation import RolloutEvaluation, begins_of
-from storages.on_policy.rollout_guard import RolloutGuard
 from storages.protocols import Curiosity, Discounting, Environments, IntrinsicValueFunction
-from storages.renamed import both_spellings
 from storages.storage import Storage
 from storages.transition import (
     ACT,
@@ -45,6 +46,7 @@ from storages.transition import (
     TRUNC2,
     VAL,
     Batch,
+    Sample,
 )
 
 
@@ -87,8 +89,8 @@ class VanillaOnPolicyBuffer(Storage):
         self._values_when_full: frozenset[str] = getattr(algorithm, "values_when_full", frozenset())
         needs_val = leans_on_values and VAL not in self._values_when_full
         needed = [*((LOGP,) if self.needs_log_probs else ()), *((VAL,) if needs_val else ())]
-        self.observe(RolloutGuard(needed))
-        self.evaluation = RolloutEvaluation(self._ring, self.device)
+        self.observers.add(RolloutGuard(needed))
+        self.evaluation = RolloutEvaluation(self.ring, self.device)
         """Evaluates the rollout with the current actor."""
 
     @classmethod
@@ -99,14 +101,10 @@ class VanillaOnPolicyBuffer(Storage):
         if None not in (size, length) and size % length:
             raise ValueError(f"{cls.__name__}: sequence_length must divide size={size}, got {length}")
 
-    @overload
-    def insert_data_slice(self, data: Mapping[str, Any]) -> None: ...
-    @overload
-    def insert_data_slice(self, *, new_data: Mapping[str, Any]) -> None: ...
     @both_spellings
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
         """Store consecutive steps (steps, E, ...), without the values that are evaluated when the rollout is full."""
-        asked_for = {key for key in self._values_when_full if (key,) not in self._ring.layout}
+        asked_for = {key for key in self._values_when_full if (key,) not in self.ring.layout}
         super().insert_data_slice({key: value for key, value in data.items() if key not in asked_for})
 
     def before_gradients(self) -> None:
@@ -116,8 +114,8 @@ class VanillaOnPolicyBuffer(Storage):
             EmptyStorageError: nothing is stored yet.
             ValueError: the actor does not return one finite number for each observation; nothing was computed.
         """
-        self._refuse_if_empty()
-        ring, streams = self._ring, self.streams()
+        refuse_if_empty(self, self.ring)
+        ring, streams = self.ring, self.streams()
         estimator = self.make_estimator()
         # Only after the actor was evaluated: if it raises an error, there must be no returns.
         for stream in streams:
@@ -135,7 +133,7 @@ class VanillaOnPolicyBuffer(Storage):
             RuntimeError: ``before_gradients`` was not called since the contents last changed.
         """
         self._refuse_without_returns()
-        advantages = self._ring.rollout(ADV)[..., 0]
+        advantages = self.ring.rollout(ADV)[..., 0]
         learnt = advantages[self._learnt_from()].astype(np.float64)
         if len(learnt) > 1:
             advantages[:] = (advantages - learnt.mean()) / (learnt.std(ddof=1) + _TINY)
@@ -147,7 +145,7 @@ class VanillaOnPolicyBuffer(Storage):
         better than a constant, negative where worse; it is left out where returns are equal. Those of IVAL and IRET end
         in "/intrinsic". Without values, or before :meth:`before_gradients`, there are none.
         """
-        ring, measured = self._ring, {}
+        ring, measured = self.ring, {}
         for value_key, return_key, name in ((VAL, RET, ""), (IVAL, IRET, "/intrinsic")):
             if (return_key,) not in ring.columns.computed or not self._has(value_key):
                 continue
@@ -160,7 +158,7 @@ class VanillaOnPolicyBuffer(Storage):
         return measured
 
     def _has(self, key: str) -> bool:
-        return (key,) in self._ring.layout or (key,) in self._ring.columns.computed
+        return (key,) in self.ring.layout or (key,) in self.ring.columns.computed
 
     def in_order(self) -> Batch:
         """Return all steps in the order of their insertion, (T, E, ...), as one batch of a sequence per environment.
@@ -171,7 +169,7 @@ class VanillaOnPolicyBuffer(Storage):
         batch = self.get_all_buffer_data()
         if RHS in batch:
             batch[RHS] = batch[RHS][0]
-            begins = torch.from_numpy(begins_of(self._ring)).reshape(batch[DONE].shape)
+            begins = torch.from_numpy(begins_of(self.ring)).reshape(batch[DONE].shape)
             batch[DONE] = batch[DONE].maximum(begins.to(self.device))
         return batch
 
@@ -198,15 +196,15 @@ class VanillaOnPolicyBuffer(Storage):
     def streams(self) -> list[RewardStream]:
         """Return the stream of rewards and, where there are any, of intrinsic rewards, with their values."""
         streams = [self._environments_stream(None)]
-        has_values = (IVAL,) in self._ring.layout or IVAL in self._values_when_full
-        has_intrinsic = has_values and (IREW,) in self._ring.layout and IRET in self.computed_fields
+        has_values = (IVAL,) in self.ring.layout or IVAL in self._values_when_full
+        has_intrinsic = has_values and (IREW,) in self.ring.layout and IRET in self.computed_fields
         if has_intrinsic and hasattr(self.algorithm, "intrinsic_gamma"):
             streams.append(self._intrinsic_stream())
         return streams
 
     def _environments_stream(self, values: NDArray[np.floating] | None) -> RewardStream:
         """Return the stream of environment rewards, with values (T, E) of observations; those of VAL where None."""
-        ring = self._ring
+        ring = self.ring
         broken = ring.broken()
         values = self._values(VAL, values)
         terminated = ring.rollout(DONE2)[..., 0] | ring.skipped()
@@ -215,7 +213,8 @@ class VanillaOnPolicyBuffer(Storage):
             next_values = np.zeros(broken.shape, np.float32)
         else:
             next_values = self.evaluation.next_values(values, broken, terminated, self.actor.value)
-        return RewardStream(ring.rollout(REW)[..., 0], values, next_values, broken, self._gamma)
+        gamma = checked_gamma(self.algorithm.gamma, type(self).__name__)
+        return RewardStream(ring.rollout(REW)[..., 0], values, next_values, broken, gamma)
 
     def _values(self, key: str, known: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
         """Return values (T, E) of observations; those named in ``values_when_full`` become a field.
@@ -224,7 +223,7 @@ class VanillaOnPolicyBuffer(Storage):
             key: VAL or IVAL.
             known: the values, if they were evaluated already.
         """
-        ring = self._ring
+        ring = self.ring
         is_stored, is_wanted = (key,) in ring.layout, key in self._values_when_full
         values = known
         if values is None and is_stored:
@@ -243,7 +242,7 @@ class VanillaOnPolicyBuffer(Storage):
 
         Burda et al., "Exploration by Random Network Distillation" (arXiv 1810.12894), section 2.3.
         """
-        ring, curiosity = self._ring, cast("Curiosity", self.algorithm)
+        ring, curiosity = self.ring, cast("Curiosity", self.algorithm)
         ends = ring.broken()
         if not curiosity.intrinsic_returns_end:
             # An interruption without an end, as by a resumed run, still ends the return.
@@ -282,7 +281,7 @@ class VanillaOnPolicyBuffer(Storage):
             ValueError: a count is not an int of at least 1, or the rollout does not divide into so many batches, or
                 not of that size.
         """
-        self._refuse_if_empty()
+        refuse_if_empty(self, self.ring)
         refuse_counts(num_mini_batch, mini_batch_size, num_epochs, type(self).__name__)
         self._refuse_without_returns()
         if num_mini_batch > len(self):
@@ -294,18 +293,18 @@ class VanillaOnPolicyBuffer(Storage):
             )
         if self.cut_episodes == "drop" and not self._learnt_from().any():
             warnings.warn(
-                f"{type(self).__name__}: no episode terminates in a rollout of {self._ring.live_steps} steps, and "
+                f"{type(self).__name__}: no episode terminates in a rollout of {self.ring.live_steps} steps, and "
                 f"cut_episodes='drop' omits all others, so that nothing is learnt; choose a larger size, or "
                 f"cut_episodes='bootstrap'",
                 RuntimeWarning,
                 stacklevel=2,
             )
-        if (RHS,) not in self._ring.layout:
+        if (RHS,) not in self.ring.layout:
             return self._epochs(num_mini_batch, num_epochs, self._rollout)
-        length = self.sequence_length or self._ring.live_steps
-        if self._ring.live_steps % length or num_mini_batch > self.most_batches(self._ring.live_steps, recurrent=True):
+        length = self.sequence_length or self.ring.live_steps
+        if self.ring.live_steps % length or num_mini_batch > self.most_batches(self.ring.live_steps, recurrent=True):
             raise ValueError(
-                f"{type(self).__name__}: {self._ring.live_steps} steps of {self.num_envs} environments do not "
+                f"{type(self).__name__}: {self.ring.live_steps} steps of {self.num_envs} environments do not "
                 f"divide into {num_mini_batch} batches of sequences of {length} steps; choose another "
                 f"sequence_length, or fewer batches"
             )
@@ -314,15 +313,15 @@ class VanillaOnPolicyBuffer(Storage):
     def _epochs(self, num_mini_batch: int, num_epochs: int, rollout: tuple[int, int]) -> Iterator[Batch]:
         for _ in range(num_epochs):
             self._refuse_another_rollout(rollout)
-            learnt = self._ring.oldest * self.num_envs + np.flatnonzero(self._learnt_from())
+            learnt = self.ring.oldest * self.num_envs + np.flatnonzero(self._learnt_from())
             for transitions in permuted(self._generator, learnt, num_mini_batch):
                 self._refuse_another_rollout(rollout)
                 if len(transitions):
-                    yield to_batch(self._ring.gather(transitions), self.device)
+                    yield to_batch(self.ring.gather(transitions), self.device)
 
     def _learnt_from(self) -> NDArray[np.bool_]:
         """(T, E): whether a transition is in batches."""
-        ring = self._ring
+        ring = self.ring
         goes_on = ~ring.broken()
         if self.cut_episodes == "bootstrap":
             return np.ones_like(goes_on) if (SKIPPED,) not in ring.layout else ~ring.skipped()
@@ -333,7 +332,7 @@ class VanillaOnPolicyBuffer(Storage):
 
     def _epochs_of_sequences(self, num_mini_batch: int, num_epochs: int, rollout: tuple[int, int]) -> Iterator[Batch]:
         self._refuse_another_rollout(rollout)
-        ring, envs = self._ring, self.num_envs
+        ring, envs = self.ring, self.num_envs
         length = self.sequence_length or ring.live_steps
         pieces = ring.live_steps // length
         learnt, oldest = self._learnt_from(), ring.oldest * envs
@@ -357,10 +356,10 @@ class VanillaOnPolicyBuffer(Storage):
     @property
     def _rollout(self) -> tuple[int, int]:
         """The first step of the rollout, and the step after its last one."""
-        return self._ring.oldest, self._ring.steps
+        return self.ring.oldest, self.ring.steps
 
     def _refuse_another_rollout(self, rollout: tuple[int, int]) -> None:
-        self._refuse_if_empty()
+        refuse_if_empty(self, self.ring)
         self._refuse_without_returns()
         if self._rollout != rollout:
             raise RuntimeError(
@@ -369,11 +368,11 @@ class VanillaOnPolicyBuffer(Storage):
             )
 
     def _refuse_without_returns(self) -> None:
-        if (RET,) not in self._ring.columns.computed:
+        if (RET,) not in self.ring.columns.computed:
             raise RuntimeError(f"{type(self).__name__}: call before_gradients() first, which computes {RET} and {ADV}")
 
     def _keys_of_steps(self) -> set[str]:
-        return {path[0] for path in (*self._ring.layout, *self._ring.columns.computed)} - {RHS, RHS2}
+        return {path[0] for path in (*self.ring.layout, *self.ring.columns.computed)} - {RHS, RHS2}
 
 
 _ASKED_FOR = {VAL: "value", IVAL: "intrinsic_value"}
@@ -381,3 +380,32 @@ _ASKED_FOR = {VAL: "value", IVAL: "intrinsic_value"}
 
 _TINY = 1e-8
 """Prevents division by 0 where all advantages are equal."""
+
+
+class RolloutGuard(RingObserver):
+    """Refuses steps beyond a full rollout, and samples without a field that returns are computed from.
+
+    Args:
+        needed: the fields that samples must have.
+    """
+
+    def __init__(self, needed: Sequence[str]) -> None:
+        self._needed = needed
+
+    def before_insert(self, ring: Ring, sample: Sample) -> None:
+        """Raise an error if the rollout is full or the sample lacks a field."""
+        if ring.live_steps == ring.size:
+            raise RuntimeError(f"{ring.owner}: the rollout of {ring.size} steps is full; call reset() first")
+        for field in self._needed:
+            if field not in sample:
+                raise SampleError(f"{ring.owner}: {_NEED[field]}; got {list(sample)}")
+
+    def steps_at_once(self, ring: Ring) -> int:
+        """Return the number of steps until the rollout is full."""
+        return ring.size - ring.live_steps
+
+
+_NEED = {
+    LOGP: f"a sample needs {LOGP}, the log probability of its action under the policy that acted",
+    VAL: f"an on-policy sample needs {VAL}, or an algorithm with {VAL} in its values_when_full",
+}

@@ -38,7 +38,7 @@ Guarantees:
 
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.log.commit_log import Position
-from storages.persistent.repair.repair_directory import Repair, repair
+from storages.persistent.repair.directory import Repair, repair
 from storages.persistent.replay.recovery import read_state
 
 __all__ = [

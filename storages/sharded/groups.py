@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from storages.component.closing import close_all
 from storages.off_policy.replay_buffer import ReplayBuffer
-from storages.sharded.replay_shard import ReplayShard, Reply, Summary, Update
+from storages.sharded.replay_shard import ReplayShard, ShardReply, Summary, Update
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -58,7 +58,7 @@ class ShardGroup(ABC):
         progress: tuple[int, int] | None,
         batches: int,
         batch_size: int,
-    ) -> Pending[Reply]:
+    ) -> Pending[ShardReply]:
         """Call :meth:`ReplayShard.exchange` asynchronously."""
         return self.begin(shard, "exchange", updates, progress, batches, batch_size)
 

@@ -40,7 +40,7 @@ class KnownShards:
         self._transitions = [0] * count
         """Number of transitions in each shard when it last answered."""
 
-    def learn(self, shard: int, summary: Summary) -> bool:
+    def record_summary(self, shard: int, summary: Summary) -> bool:
         """Store a summary; return whether the shard has replaced one that died, and warn of that."""
         current = self._current[shard]
         is_new = current is None or self._identities[current].identity != summary.identity
@@ -57,7 +57,7 @@ class KnownShards:
         """Summaries of the shards that answer at present."""
         return [summary for summary in self.summaries if summary is not None]
 
-    def lose(self, shard: int) -> None:
+    def mark_lost(self, shard: int) -> None:
         """Sample no batches from a shard until it answers again."""
         self.summaries[shard] = None
 

@@ -1,7 +1,7 @@
 """The pieces of shared memory that a learner offers to a shard for its replies."""
 
 from storages.sharded.packed_batches import arrays_in, bytes_of, layout_of
-from storages.sharded.replay_shard import Reply
+from storages.sharded.replay_shard import ShardReply
 from storages.sharded.shared_memory import Piece
 
 
@@ -31,7 +31,7 @@ class OfferedPieces:
             self._can_share = False
             return None
 
-    def read(self, piece: Piece | None, reply: Reply) -> Reply:
+    def read(self, piece: Piece | None, reply: ShardReply) -> ShardReply:
         """Return the reply to a request with its batches, which are in the piece if the shard could write to it.
 
         Args:

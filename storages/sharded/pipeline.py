@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from storages.errors import EmptyStorageError
 from storages.sharded.groups import Pending, ShardGroup, ShardLostError
 from storages.sharded.known_shards import KnownShards
 from storages.sharded.packed_batches import unpack
-from storages.sharded.replay_shard import Reply, Summary, Update
-from storages.storage import EmptyStorageError
+from storages.sharded.replay_shard import ShardReply, Summary, Update
 
 _SECONDS_BETWEEN_ATTEMPTS = 0.05
 
@@ -93,10 +93,10 @@ class Pipeline:
                 # Another iterator may have requested batches of its own size since the last one of this.
                 self.drop()
                 self._batch_size = batch_size
-            while self._ask(generator, batch_size, count - number, take_updates):
+            while self._send_requests(generator, batch_size, count - number, take_updates):
                 pass
             while not (self._queue and self._queue[0].batches is not None):
-                self._ask(generator, batch_size, count - number, take_updates)
+                self._send_requests(generator, batch_size, count - number, take_updates)
                 if not self._queue:
                     self._wait_for_any()
                 elif self._queue[0].batches is None:
@@ -104,15 +104,16 @@ class Pipeline:
             request = self._queue.popleft()
             yield ShardBatch(next(request.batches), request.first_index, request.factor)  # type: ignore[arg-type]
 
-    def refresh(self) -> None:
-        """Request the summaries of all shards, and wait for them."""
+    def refresh(self) -> list[Summary]:
+        """Request the summaries of all shards, wait for them, and return those that came."""
         for shard in range(len(self._group)):
             self._awaited[shard] = self._group.summary(shard)
         for shard, pending in list(self._awaited.items()):
             if self._group.wait([pending], self._patience_seconds) is not None:
-                self._hear(shard, pending)
+                self._receive_answer(shard, pending)
             else:
-                self._known.lose(shard)
+                self._known.mark_lost(shard)
+        return self._known.answering
 
     def drop(self) -> None:
         """Drop requested batches that were not used."""
@@ -124,13 +125,15 @@ class Pipeline:
 
     # Inside
 
-    def _ask(self, generator: np.random.Generator, batch_size: int, most: int, take_updates: TakeUpdates) -> bool:
+    def _send_requests(
+        self, generator: np.random.Generator, batch_size: int, most: int, take_updates: TakeUpdates
+    ) -> bool:
         """Send a round of requests, unless enough batches are queued or all shards are empty; return whether it did."""
         if len(self._queue) > self._rounds_ahead * self._batches_at_once:
             return False
         for shard, pending in list(self._awaited.items()):
             if self._group.wait([pending], 0.0) is not None:
-                self._hear(shard, pending)
+                self._receive_answer(shard, pending)
         probabilities = self._known.probabilities
         if not probabilities.any():
             return False
@@ -153,9 +156,9 @@ class Pipeline:
         """Wait for the batches of a request; remove its entries from the queue if no answer comes."""
         answer = None
         if self._group.wait([request.pending], self._patience_seconds) is not None:
-            answer = self._hear(request.shard, request.pending)
+            answer = self._receive_answer(request.shard, request.pending)
         else:
-            self._known.lose(request.shard)
+            self._known.mark_lost(request.shard)
             self._awaited[request.shard] = self._group.summary(request.shard)
         if answer is None:
             self._queue = deque(entry for entry in self._queue if entry.shard != request.shard or entry.batches)
@@ -167,16 +170,16 @@ class Pipeline:
         if not answer.batches:
             self._queue = deque(entry for entry in self._queue if entry is not request)
 
-    def _hear(self, shard: int, pending: Pending[Any]) -> Any:
+    def _receive_answer(self, shard: int, pending: Pending[Any]) -> Any:
         """Process the result of a finished call, and return it; None if the shard died."""
         try:
-            answer: Reply | Summary = pending.result()
+            answer: ShardReply | Summary = pending.result()
         except ShardLostError:
-            self._known.lose(shard)
+            self._known.mark_lost(shard)
             # The replacement of the shard answers it.
             self._awaited[shard] = self._group.summary(shard)
             return None
-        if self._known.learn(shard, answer.summary if isinstance(answer, Reply) else answer):
+        if self._known.record_summary(shard, answer.summary if isinstance(answer, ShardReply) else answer):
             self._replaced(shard)
         if self._awaited.get(shard) is pending:
             del self._awaited[shard]
@@ -195,7 +198,7 @@ class Pipeline:
                     f"seconds; their processes or machines may be lost"
                 )
             for shard, pending in list(self._awaited.items()):
-                if self._group.wait([pending], 0.0) is not None and self._hear(shard, pending) is None:
+                if self._group.wait([pending], 0.0) is not None and self._receive_answer(shard, pending) is None:
                     time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
 
 
@@ -208,7 +211,7 @@ class _Request:
         pending: the pending call.
     """
 
-    def __init__(self, shard: int, probability: float, pending: Pending[Reply]) -> None:
+    def __init__(self, shard: int, probability: float, pending: Pending[ShardReply]) -> None:
         self.shard, self.probability, self.pending = shard, probability, pending
         self.batches: Iterator[dict[str, Any]] | None = None
         """Batches that were not used yet; None before the answer has come."""

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from storages.component.factory import Factory
 from storages.core.parts import Mass
+from storages.errors import EmptyStorageError
 from storages.off_policy.persistent_episodic_buffer import PersistentEpisodicBuffer
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sharded.packed_batches import PackedBatches, PackedLayout, pack, pack_into
 from storages.sharded.shared_memory import OpenedPieces, Place
-from storages.storage import EmptyStorageError
 from storages.transition import Batch
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Summary(NamedTuple):
     nbytes: int
 
 
-class Reply(NamedTuple):
+class ShardReply(NamedTuple):
     """A shard's answer to :meth:`ReplayShard.exchange`."""
 
     summary: Summary
@@ -78,7 +78,7 @@ class ReplayShard:
     def __init__(self, make: Callable[[], ReplayBuffer]) -> None:
         self.storage = storage = make()
         """The storage of the shard."""
-        refuse_what_no_shard_can_be(type(storage), vars(storage))
+        check_shardable(type(storage), vars(storage))
         self._identity = uuid.uuid4().hex
         self._opened = OpenedPieces()
 
@@ -89,7 +89,7 @@ class ReplayShard:
         batches: int,
         batch_size: int,
         place: Place | None = None,
-    ) -> Reply:
+    ) -> ShardReply:
         """Update priorities, and then sample batches.
 
         Args:
@@ -115,7 +115,7 @@ class ReplayShard:
                 summary = summary._replace(mass=Mass(0, 0.0))
         memory = self._opened.memory_at(place) if place is not None and drawn else None
         layout = None if memory is None else pack_into(memory, drawn)
-        return Reply(summary, pack(drawn) if layout is None else [], layout)
+        return ShardReply(summary, pack(drawn) if layout is None else [], layout)
 
     def insert_data_slice(self, data: Mapping[str, Any]) -> int:
         """Store a slice, with ERRORS if the collector computed them; return the number of stored transitions."""
@@ -163,7 +163,7 @@ def factory_of_shard(factory: Factory[Any], number: int, of: int) -> Factory[Any
     if not 0 <= number < of:
         raise ValueError(f"factory_of_shard: number must lie in [0, {of}), got {number}")
     given = factory.hyper_parameters
-    refuse_what_no_shard_can_be(factory.cls, given)
+    check_shardable(factory.cls, given)
     parts: dict[str, Any] = {
         name: -(-given[name] // of) for name in ("size", "max_bytes") if given.get(name) is not None
     }
@@ -178,7 +178,7 @@ def directory_of_shard(directory: str | Path, number: int) -> Path:
     return Path(directory) / f"shard-{number}"
 
 
-def refuse_what_no_shard_can_be(cls: type[Any], hyper_parameters: Mapping[str, Any]) -> None:
+def check_shardable(cls: type[Any], hyper_parameters: Mapping[str, Any]) -> None:
     """Refuse a storage that cannot be a shard, because its sampling depends on the transitions of all shards.
 
     Args:

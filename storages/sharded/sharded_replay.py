@@ -10,25 +10,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from storages.batch_source import BatchSource
 from storages.checks import refuse_counts, refuse_incomplete
+from storages.compatibility import both_spellings
 from storages.core.device.transfer import Fetched, Transfer
 from storages.core.kernels.insert import all_finite
 from storages.core.kernels.priority_updates import effective_sample_size
 from storages.core.sampling.update_errors import errors_of_sequences, refuse_not_finite, tensor_of_errors
+from storages.errors import EmptyStorageError
 from storages.protocols import Discounting
-from storages.renamed import both_spellings
 from storages.sharded.groups import Pending, ShardGroup, ShardLostError, SliceWriter
 from storages.sharded.known_shards import KnownShards
 from storages.sharded.pipeline import PendingUpdates, Pipeline
-from storages.sharded.replay_shard import Summary, Update
-from storages.storage import EmptyStorageError, Storage
+from storages.sharded.replay_shard import Update
+from storages.storage import Storage
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
 
 _OWNER = "ShardedReplay"
 _FURTHER_ATTEMPTS = 3
 
 
-class ShardedReplay:
+class ShardedReplay(BatchSource):
     """Samples batches from shards: replay storages in other processes, or on other machines.
 
     Each batch is sampled from one shard, chosen with probability proportional to the sum of its priorities (of uniform
@@ -65,7 +67,6 @@ class ShardedReplay:
     """
 
     on_policy = False
-    knows_newest_steps = False
     rate_limiter = None
 
     def __init__(
@@ -97,7 +98,7 @@ class ShardedReplay:
             rounds_ahead,
             patience_seconds,
             give_up_seconds,
-            self._take_up_replacement,
+            self._configure_replacement,
         )
         self.states_kept = Storage.states_kept
         """``states_kept`` of each shard's storage."""
@@ -121,9 +122,6 @@ class ShardedReplay:
         self._last_progress = (0, 1)
 
     # Called by the learner
-
-    def before_gradients(self) -> None:
-        """Do nothing: there is nothing to prepare before an update phase."""
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
@@ -184,9 +182,6 @@ class ShardedReplay:
         """Set the progress of the run, which the schedules of the shards get with the next round of requests."""
         if (steps, target_steps) != self._last_progress:
             self._progress = self._last_progress = (steps, target_steps)
-
-    def after_episodes(self, returns: Sequence[float]) -> None:
-        """Do nothing: a storage that adapts to returns cannot be a shard."""
 
     def include_next_actions(self) -> None:
         """Add ACT2 and TAKEN2 to all further batches."""
@@ -291,30 +286,26 @@ class ShardedReplay:
     @property
     def capacity(self) -> int:
         """Number of transitions that fit into all shards."""
-        return sum(summary.capacity for summary in self._summaries_now())
+        return sum(summary.capacity for summary in self._pipeline.refresh())
 
     @property
     def num_envs(self) -> int:
         """Number of environments in a step of each shard; 0 before it is known."""
-        return max((summary.num_envs for summary in self._summaries_now()), default=0)
+        return max((summary.num_envs for summary in self._pipeline.refresh()), default=0)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory of all shards."""
-        return sum(summary.nbytes for summary in self._summaries_now())
+        return sum(summary.nbytes for summary in self._pipeline.refresh())
 
     def __len__(self) -> int:
         """Number of transitions that are stored in all shards."""
-        return sum(summary.transitions for summary in self._summaries_now())
+        return sum(summary.transitions for summary in self._pipeline.refresh())
 
     def __repr__(self) -> str:
         return f"{_OWNER}({len(self.group)} shards)"
 
     # Inside
-
-    def _summaries_now(self) -> list[Summary]:
-        self._pipeline.refresh()
-        return self._known.answering
 
     def _batches(self, batch_size: int, count: int) -> Iterator[Batch]:
         for fields, first_index, factor in self._pipeline.batches(
@@ -371,10 +362,10 @@ class ShardedReplay:
             try:
                 self.group.exchange(shard, updates.get(shard, ()), progress, 0, 1).result()
             except ShardLostError:
-                self._known.lose(shard)
+                self._known.mark_lost(shard)
         self._pipeline.refresh()
 
-    def _take_up_replacement(self, shard: int) -> None:
+    def _configure_replacement(self, shard: int) -> None:
         """Have a shard that was replaced go on as the others, and pin the commit to which the latest state refers."""
         self.group.call(shard, "__setattr__", "states_kept", self.states_kept)
         for method in self._fields_added:

@@ -15,7 +15,7 @@ import pytorchrl as prl
 from benchmarks.learning import learning_runs, learning_table
 from tests.support import warm_interpreter
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "learning" / "learning_values.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "learning" / "learning_page.py"
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_an_interrupted_run_continues_from_its_checkpoint(
 
 @pytest.mark.long
 def test_the_command_trains_and_reuses_finished_runs(tmp_path: Path) -> None:
-    command = [str(SCRIPT), "--only", "cartpole", "--algorithms", "DQN", "--seeds", "1", "2"]
+    command = [str(SCRIPT), "values", "--only", "cartpole", "--algorithms", "DQN", "--seeds", "1", "2"]
     command += ["--target-steps", "1300", "--docs", str(tmp_path / "docs"), "--runs", str(tmp_path / "runs")]
     command += ["--kept", str(tmp_path / "kept")]
     first = warm_interpreter.run(command, tmp_path, timeout=250)

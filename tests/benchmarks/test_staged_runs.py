@@ -32,7 +32,7 @@ def test_the_page_shows_finished_runs_and_marks_missing_ones(tmp_path: Path) -> 
     text = benchmark.page_text(IMITATION, tmp_path)
     assert row_of("PPO", text) == ["`PPO`", "100,000", "none", "0.00", "0.50", "1.00", "0.50", "50%", "12"]
     assert row_of("PPOD", text)[3:] == ["not run", "1.00", "not run", "-", "-", "12"]
-    assert "Not run: `learning_imitation.py --only hopper`" in text
+    assert "Not run: `learning_page.py imitation --only hopper`" in text
     assert "--only maze`" not in text
 
 

@@ -112,7 +112,7 @@ def copy_weights(peer: Any, algorithm: Any) -> None:
         for mine, other in pairs(algorithm, peer):
             mine.copy_(other)
     for target in algorithm.training.targets.values():
-        target.follow(0)
+        target.update(0)
 
 
 def pairs(algorithm: Any, peer: Any) -> list[tuple[Tensor, Tensor]]:

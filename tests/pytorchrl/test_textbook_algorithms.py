@@ -15,8 +15,7 @@ MODULE = "pytorchrl.agent.algorithms."
 CORE = {
     MODULE + name
     for name in (
-        *("algorithm", "rows", "training", "results", "needs", "update_plan", "action_spaces", "off_policy"),
-        *("on_policy", "unused_methods"),
+        *("algorithm", "rows", "training", "results", "needs", "update_plan", "checks", "off_policy", "on_policy"),
     )
 }
 """Modules that all algorithms share, which readers know already."""

@@ -19,6 +19,7 @@ from storages import (
     Storage,
 )
 from storages.component.factory import Factory
+from storages.saving import load_state_without_contents, state_without_contents
 from storages.sharded import LocalShards, ShardedReplay
 from storages.transition import ERRORS, REW
 from tests.storages.off_policy.test_strategies import through_a_file
@@ -150,7 +151,7 @@ def test_rollouts_and_states_without_contents_hold_changed_hyper_parameters() ->
     assert (other.gae_lambda, other.allow_nonfinite, other.ring.allow_nonfinite) == (0.5, True, True)
     per, again = (in_memory(Path()) for _ in range(2))
     change(per)
-    again.load_state_without_contents(through_a_file(per.state_without_contents()))
+    load_state_without_contents(again, through_a_file(state_without_contents(per)))
     assert again.changed_parameters == CHANGES
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from storages import NStepReplayBuffer, PERBuffer, Sequences
 from storages.component.hyper_parameters import Positive
-from storages.core.parts import Request, Rows, Sampler
+from storages.core.parts import Request, RingObserver, Rows, Sampler
 from storages.core.windows.n_step import NSteps
 from storages.transition import ACT, DISCOUNT, INDICES, MASK, OBS, REW, WEIGHTS
 from tests.support.model import Stream, environments
@@ -142,3 +142,37 @@ def test_a_user_defined_sampler_replaces_priorities() -> None:
     batch = next(storage.generate_batches(1, 8))
     assert storage.priorities is None
     assert storage.after_gradients(batch, {})["storage/replay_ratio"] == 8 / 40
+
+
+class CountsInsertions(RingObserver):
+    """Counts the steps that it is told of."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def after_insert(self, ring: Any, steps: int) -> None:
+        self.steps += steps
+
+
+def test_a_part_added_to_the_observers_is_told_of_every_step() -> None:
+    storage, stream = made("vector")
+    counts = CountsInsertions()
+    storage.observers.add(counts)
+    for _ in range(7):
+        storage.insert_transition(stream.step())
+    assert counts.steps == 7
+
+
+def test_attributes_by_their_earlier_names_warn_and_are_the_same() -> None:
+    storage, stream = made("vector")
+    storage.insert_transition(stream.step())
+    old: Any = storage
+    with pytest.warns(DeprecationWarning, match=r"OwnBuffer.layout is now insertion.ring.layout"):
+        assert old.layout is storage.ring.layout
+    counts = CountsInsertions()
+    with pytest.warns(DeprecationWarning, match=r"observe is now observers.add"):
+        old.observe(counts)
+    storage.insert_transition(stream.step())
+    assert counts.steps == 1
+    with pytest.warns(DeprecationWarning, match=r"state_without_contents is now storages.saving"):
+        assert "ring" not in old.state_without_contents()

@@ -155,7 +155,7 @@ def test_commit_every_applies_within_a_slice(way: str, tmp_path: Path) -> None:
         for storage in (kept, twin):
             storage.insert_data_slice(together(samples))
         commits.append(kept.position["commit"])
-        assert kept.ring.steps - kept._log.wal.written <= 4
+        assert kept.ring.steps - kept.observers.log.wal.written <= 4
     assert np.diff(commits).max() > 1, "several commits in one slice"
     kept.close()
     again = made(way, tmp_path / "kept", commit_every=4)

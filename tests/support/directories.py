@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from storages.windows import Episodes
 
 from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
 from storages.persistent.log import records as blocks
 from storages.persistent.replay import write_ahead_log
+from storages.sequence_settings import Episodes
 from storages.transition import ERRORS, MASK, REW
-from storages.windows import Episodes
 from tests.support.model import ALGORITHM, Stream, contents, environments, equal, unchanged
 
 SIZE = 12

@@ -1,7 +1,7 @@
 """The networks of an agent: the user chooses their bodies, the algorithm their heads."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -10,24 +10,27 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.action_mask import ActionMask
-from pytorchrl.agent.actors.bodies import Body
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody, flat
 from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.encoders import ExtractorKind, described, named
 from pytorchrl.agent.actors.float32_conversion import Float32Conversion
-from pytorchrl.agent.actors.layers.initialisation import Initialisation
+from pytorchrl.agent.actors.layers.linear_layers import Initialisation, NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.mlp import MLP, Activation, Layers
-from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.network import Ensemble, Network
-from pytorchrl.agent.actors.per_network import check_per_network, settings_of_network, values_of_setting
-from pytorchrl.agent.actors.recurrent_body import RecurrentBody, flat
+from pytorchrl.agent.actors.per_network import (
+    check_late_action,
+    check_per_network,
+    settings_of_network,
+    values_of_setting,
+)
 from pytorchrl.agent.actors.stacked_memory import MemoryChoice, check_memories, make_memory
 from pytorchrl.agent.actors.unrolling import Unrolling
-from pytorchrl.agent.actors.user_layers import layers_of_users
-from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
+from pytorchrl.agent.actors.user_layers import drawing_from, in_evaluation, user_layers
+from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, SequenceSteps
 from pytorchrl.agent.device import check_default_dtype, find_device, make_generator
+from pytorchrl.agent.global_generators import global_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
-from pytorchrl.agent.torch_random import global_generator
 from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import Count, CountOrZero, HalfOpenUnitInterval, Positive
 from storages.transition import ACT, DONE, OBS, RHS, Batch
@@ -55,7 +58,7 @@ class Head(Protocol):
 
 
 class Actor(FieldComponent, nn.Module):
-    """The networks of an agent. It is made without any; the algorithm makes the policies and value functions it needs.
+    """The networks of an agent, which the algorithm makes as it needs them.
 
     Args:
         hidden_sizes: units of the fully connected layers after the feature extractor.
@@ -138,7 +141,7 @@ class Actor(FieldComponent, nn.Module):
 
     def __init__(self, device: torch.device | str, envs: Spaces) -> None:
         super().__init__()
-        self._check_late_action()
+        check_late_action(self)
         check_default_dtype(type(self).__name__)
         self.device = find_device(device)
         self.observation_space = envs.observation_space
@@ -158,12 +161,14 @@ class Actor(FieldComponent, nn.Module):
         """The networks that the algorithm made, by name."""
         self.generator = make_generator(self.device)
         """Random generator of the noise inside networks."""
-        self.evaluated_policy: Callable[[Steps], Any] | None = None
+        self.evaluated_policy: Callable[[SequenceSteps], Any] | None = None
         """Gives the distribution that :meth:`evaluate_actions` evaluates; None for the network named "policy"."""
         self._users_generator = make_generator(self.device)
         self._shared: AnyBody | None = None
         self._stored: list[RecurrentBody] = []
         """The recurrent bodies of networks that act; their states are stored as one concatenated tensor."""
+        self._stored_size = 0
+        """Numbers of that tensor for one environment."""
         self.to(self.device)
 
     # Called by algorithms
@@ -230,7 +235,7 @@ class Actor(FieldComponent, nn.Module):
             return self._named(name, Network(body, head.build(joint.output_size, self), joint))
 
     def make_apart(self, name: str, head: Head, normalization: ObservationNormalization) -> Network:
-        """Make and register a network with a body of its own, without memory, noise, dropout or normalising layers.
+        """Make and register a plain network: without memory, noise, dropout or normalising layers.
 
         Args:
             name: of the network, in the actor's state dict.
@@ -253,7 +258,7 @@ class Actor(FieldComponent, nn.Module):
             return self._named(name, Network(body, head.build(body.output_size, self)))
 
     def add(self, name: str, network: nn.Module, *, acts: bool = False) -> None:
-        """Register a network that :meth:`make` did not make, such as one around a target network; as :meth:`make`."""
+        """Register a network that :meth:`make` did not make, such as one around a target network."""
         self._named(name, network)
         for body in network.modules():
             if acts and isinstance(body, RecurrentBody):
@@ -277,7 +282,7 @@ class Actor(FieldComponent, nn.Module):
             built = head.build(body.output_size, self)
             return Network(body, built, action_mask=self.mask)
         # A network may have settings of its own.
-        self._check_late_action()
+        check_late_action(self)
         before, behind = self.hidden_sizes[: self.late_action], self.hidden_sizes[self.late_action :]
         # Without hidden layers before the action, the overrides apply only to those after it.
         body = self._body(before, layers if before else None) if self.memory is None else self._recurrent_body(layers)
@@ -289,13 +294,6 @@ class Actor(FieldComponent, nn.Module):
             layers = Layers(batch_norm=False) if layers is None else {**layers, "batch_norm": False}
         joint = self.hidden_layers(body.output_size + size, sizes, layers)
         return Network(body, head.build(joint.output_size, self), joint, codec)
-
-    def _check_late_action(self) -> None:
-        if self.late_action > len(self.hidden_sizes):
-            raise ValueError(
-                f"{type(self).__name__}: late_action must be at most the number of hidden_sizes, "
-                f"{len(self.hidden_sizes)}, got {self.late_action}"
-            )
 
     def _body_of_observations(self, acts: bool, layers: Layers | None) -> AnyBody:
         body = self._shared
@@ -309,13 +307,10 @@ class Actor(FieldComponent, nn.Module):
 
     def _store_state_of(self, body: AnyBody) -> None:
         if isinstance(body, RecurrentBody) and body.stored_at is None:
-            before = self._stored_size
-            body.stored_at = slice(before, before + body.state_size)
+            begin = self._stored_size
+            self._stored_size += body.state_size
+            body.stored_at = slice(begin, self._stored_size)
             self._stored.append(body)
-
-    @property
-    def _stored_size(self) -> int:
-        return sum(body.state_size for body in self._stored)
 
     def _body(self, hidden_sizes: Sequence[int], layers: Layers | None = None) -> Body:
         return Body(
@@ -363,29 +358,29 @@ class Actor(FieldComponent, nn.Module):
             noisy: whether noisy layers draw noise.
             noise: draws it, on the actor's device; None for the actor's own generator.
         """
-        layers = self._layers_of_users if noisy else self._layers_of_users + self._noisy_layers
-        acting = _in_evaluation(layers) if layers else torch.inference_mode()
-        return acting if noise is None or not noisy else _drawing_from(noise, self.generator, acting)
+        layers = self._user_layers if noisy else self._user_layers + self._noisy_layers
+        acting = in_evaluation(layers) if layers else torch.inference_mode()
+        return acting if noise is None or not noisy else drawing_from(noise, self.generator, acting)
 
     def updating(self) -> AbstractContextManager[None]:
-        """Return a context of updates, in which torch's global generator is the actor's own one for users' modules.
+        """Return a context of updates, in which users' modules draw from the actor's generator.
 
         So dropout of torch follows the run's seed, and a resumed run continues it.
         """
-        return global_generator(self._users_generator) if self._layers_of_users else nullcontext()
+        return global_generator(self._users_generator) if self._user_layers else nullcontext()
 
     @property
     def generators(self) -> tuple[torch.Generator, ...]:
         """The random generators to seed and save."""
-        return (self.generator, self._users_generator) if self._layers_of_users else (self.generator,)
+        return (self.generator, self._users_generator) if self._user_layers else (self.generator,)
 
     @cached_property
     def _noisy_layers(self) -> list[nn.Module]:
         return [module for module in self.modules() if isinstance(module, NoisyLinear) and module.training]
 
     @cached_property
-    def _layers_of_users(self) -> list[nn.Module]:
-        return [layer for layer in layers_of_users(self.networks) if layer.training]
+    def _user_layers(self) -> list[nn.Module]:
+        return [layer for layer in user_layers(self.networks) if layer.training]
 
     # Inputs of networks
 
@@ -434,7 +429,7 @@ class Actor(FieldComponent, nn.Module):
         """
         batch = {OBS: obs, DONE: done, ACT: action} | ({} if rhs is None else {RHS: rhs})
         with self.acting(noisy=True):
-            view = Steps(Unrolling(batch))
+            view = SequenceSteps(Unrolling(batch))
             policy = self.networks["policy"](view) if self.evaluated_policy is None else self.evaluated_policy(view)
             log_prob: Tensor = policy.log_prob(flat(action))
             value: Tensor = self.networks["value"](view)
@@ -451,30 +446,3 @@ class Actor(FieldComponent, nn.Module):
     def extra_repr(self) -> str:
         """Return what torch shows of the actor in addition to its networks."""
         return f"observations: {self.reads}"
-
-
-@contextmanager
-def _drawing_from(
-    generator: torch.Generator, own: torch.Generator, acting: AbstractContextManager[Any]
-) -> Iterator[None]:
-    """Exchange the states of two generators in a context: layers, compiled ones too, keep the object."""
-    before = own.get_state()
-    own.set_state(generator.get_state())
-    try:
-        with acting:
-            yield
-    finally:
-        generator.set_state(own.get_state())
-        own.set_state(before)
-
-
-@contextmanager
-def _in_evaluation(layers: list[nn.Module]) -> Iterator[None]:
-    for layer in layers:
-        layer.training = False
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for layer in layers:
-            layer.training = True

@@ -1,4 +1,4 @@
-"""Bodies: networks from observations of any space to feature vectors."""
+"""Bodies: networks from observations of any space to feature vectors, with or without a memory."""
 
 from collections.abc import Sequence
 from typing import Any, Unpack
@@ -8,12 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.action_mask import ActionMask
-from pytorchrl.agent.actors.encoders import ExtractorKind, described, features_of, output_size_of
-from pytorchrl.agent.actors.layers.initialisation import Initialisation
+from pytorchrl.agent.actors.encoders import ExtractorKind, features_of, output_size_of
+from pytorchrl.agent.actors.layers.linear_layers import Initialisation
 from pytorchrl.agent.actors.layers.mlp import MLP, Activation, Layers
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
-
-__all__ = ["MLP", "Activation", "Body", "ExtractorKind", "described"]
+from pytorchrl.agent.actors.memory import RecurrentModule
 
 
 class Body(nn.Module):
@@ -68,3 +67,80 @@ class Body(nn.Module):
         features = self.features(observation)
         out: Tensor = self.hidden(features if beside is None else torch.cat([features, beside], dim=1))
         return out
+
+
+class RecurrentBody(nn.Module):
+    """A body followed by a memory.
+
+    Args:
+        body: from an observation to features.
+        memory: of these features.
+    """
+
+    def __init__(self, body: Body, memory: RecurrentModule) -> None:
+        super().__init__()
+        self.body = body
+        self.memory = memory
+        self.output_size = memory.output_size
+        self.state_size = memory.state_size
+        self.stored_at: slice | None = None
+        """Slice of its state in the stored recurrent state (RHS) of a transition; None where it is not stored."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether any of its weights requires gradients."""
+        return _learns(self._modules["memory"]) or _learns(self._modules["body"])
+
+    def forward(self, obs: Any, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute one step: features (B, size) of observations (B, *obs), and the next state; see ``Memory``."""
+        features: tuple[Tensor, Tensor] = self.memory(self.body(obs), state, done)
+        return features
+
+    def unroll(self, obs: Any, state: Tensor, done: Tensor, *, states: bool = True) -> tuple[Tensor, Tensor]:
+        """Compute many steps: features (T, B, size) of observations (T, B, *obs), and states; see ``Memory``."""
+        return self.memory.unroll(self.features(obs, done), state, done, states=states)
+
+    def features(self, obs: Any, done: Tensor) -> Tensor:
+        """Return the inputs (T, B, features) of the memory for observations (T, B, *obs)."""
+        features: Tensor = self.body(flat(obs)).unflatten(0, done.shape[:2])
+        return features
+
+    def unroll_packed(self, obs: Any, state: Tensor, done: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
+        """Compute packed episodes, laid out as in torch's ``PackedSequence``.
+
+        Args:
+            obs: (N, *obs): first steps of all episodes, the longest episode first, then the second steps, and so on.
+            state: (B, state_size) before the first steps, the longest episode first.
+            done: (N, 1).
+            sizes: for each of T steps, the number of episodes that have it.
+
+        Returns:
+            Features (N, size), and the state after each step (N, state_size).
+        """
+        shown, states = [], []
+        for features, begins in zip(torch.split(self.body(obs), sizes), torch.split(done, sizes), strict=True):
+            output, state = self.memory(features, state[: len(features)], begins)
+            shown.append(output)
+            states.append(state)
+        return torch.cat(shown), torch.cat(states)
+
+    def initial_state(self, batch: int, device: torch.device | None = None) -> Tensor:
+        """Return (batch, state_size) zeros; on the CPU unless a device is given."""
+        return torch.zeros((batch, self.state_size), device=device)
+
+
+def _learns(module: nn.Module | None) -> bool:
+    """Whether any weight requires gradients, without the cost of `parameters()` in each update."""
+    if module is None:
+        return False
+    for parameter in module._parameters.values():
+        if parameter is not None and parameter.requires_grad:
+            return True
+    return any(_learns(child) for child in module._modules.values())
+
+
+def flat(value: Any) -> Any:
+    """Flatten (T, B, ...) to (T * B, ...), of a tensor or a dict of such."""
+    if isinstance(value, dict):
+        return {name: part.flatten(0, 1) for name, part in value.items()}
+    return value.flatten(0, 1)

@@ -108,7 +108,7 @@ def check_sequence(features: Tensor, done: Tensor) -> None:
 
 
 def spans_of_episodes(done: Tensor) -> list[tuple[int, int]]:
-    """Return first steps and ends of the spans within which no episode begins but at the first step.
+    """Return begin and end of each span of steps, one span after each beginning of an episode.
 
     Loops of torch are faster than single steps, but cannot reset states: they are called for each span.
 

@@ -48,6 +48,15 @@ def check_per_network(per_network: Mapping[str, Mapping[str, Any]], actor: type[
             conform_named(value, declared[name].annotation, f"{owner}: per_network[{network!r}]: {name}")
 
 
+def check_late_action(actor: Any) -> None:
+    """Check that an actor has as many hidden layers as ``late_action``."""
+    if actor.late_action > len(actor.hidden_sizes):
+        raise ValueError(
+            f"{type(actor).__name__}: late_action must be at most the number of hidden_sizes, "
+            f"{len(actor.hidden_sizes)}, got {actor.late_action}"
+        )
+
+
 def values_of_setting(actor: Any, name: str) -> list[Any]:
     """Return the value of a setting for all networks, and those of single networks."""
     of_networks = (actor.per_network or {}).values()

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.bodies import Body
-from pytorchrl.agent.actors.recurrent_body import RecurrentBody, flat
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody, flat
 from storages.transition import (
     BATCH_SIZES,
     BURN_IN,

@@ -1,5 +1,13 @@
-"""Layers within networks that are not the toolkit's, and depend on torch's training mode or its global generator."""
+"""Layers of users and of torch within networks, and the contexts in which networks act.
 
+Layers of users, and some of torch's, depend on torch's training mode or on its global generator.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
@@ -14,8 +22,8 @@ _DEPEND_ON_MODE = (
 )
 
 
-def layers_of_users(networks: nn.Module) -> list[nn.Module]:
-    """Return the modules of users' classes with all below them, and those of torch that depend on the training mode.
+def user_layers(networks: nn.Module) -> list[nn.Module]:
+    """Return modules of users' classes, with all below, and modules of torch that depend on the training mode.
 
     The toolkit's own layers are left out: they detect by inference or gradient mode whether they act or are updated,
     and draw from generators of their own.
@@ -43,3 +51,31 @@ def _depends_on_mode(module: nn.Module) -> bool:
 
 def _package_of(module: nn.Module) -> str:
     return type(module).__module__.partition(".")[0]
+
+
+@contextmanager
+def drawing_from(
+    generator: torch.Generator, own: torch.Generator, acting: AbstractContextManager[Any]
+) -> Iterator[None]:
+    """Return a context in which the actor's generator continues another one; layers keep the object."""
+    before = own.get_state()
+    own.set_state(generator.get_state())
+    try:
+        with acting:
+            yield
+    finally:
+        generator.set_state(own.get_state())
+        own.set_state(before)
+
+
+@contextmanager
+def in_evaluation(layers: list[nn.Module]) -> Iterator[None]:
+    """Return a context of inference mode, in which layers are in evaluation mode."""
+    for layer in layers:
+        layer.training = False
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for layer in layers:
+            layer.training = True

@@ -10,8 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import Body
-from pytorchrl.agent.actors.recurrent_body import RecurrentBody
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody
 from pytorchrl.agent.actors.unrolling import Unrolling
 from storages.transition import OBS, OBS2
 
@@ -124,7 +123,7 @@ class ActingView:
         return after
 
 
-class Steps:
+class SequenceSteps:
     """OBS of all steps of a batch of sequences, flattened to rows."""
 
     def __init__(self, unrolling: Unrolling) -> None:
@@ -143,7 +142,7 @@ class Steps:
         return part
 
 
-class NextSteps:
+class NextSequenceSteps:
     """OBS2 of all steps of a batch of sequences, flattened to rows, with the recurrent state before each."""
 
     def __init__(self, unrolling: Unrolling) -> None:
@@ -189,7 +188,7 @@ class Repeated:
         return self._view.part(name).repeat_interleave(self._times, dim=0)
 
 
-class Joined:
+class JoinedViews:
     """The rows of two views, concatenated to one batch.
 
     Args:

@@ -13,17 +13,15 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.per_network import refuse_unknown_networks
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.action_spaces import SCALED, ActionKind, check_action_space
+from pytorchrl.agent.algorithms import checks
+from pytorchrl.agent.algorithms.checks import SCALED, ActionKind
 from pytorchrl.agent.algorithms.compiling import check_compiles, compute
 from pytorchrl.agent.algorithms.needs import Needs
-from pytorchrl.agent.algorithms.other_libraries import new_of_parts
-from pytorchrl.agent.algorithms.parameter_group import Trained, named_parameters_of
+from pytorchrl.agent.algorithms.parameter_group import ParameterGroup, named_parameters_of
+from pytorchrl.agent.algorithms.refusals import new_of_parts, refuse_unused_overrides
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import TrainingState
-from pytorchrl.agent.algorithms.training_check import check_training, refuse_other_optimizers
-from pytorchrl.agent.algorithms.trial import check_greedy_action, make_checked_explorer, sample_output
-from pytorchrl.agent.algorithms.unused_methods import refuse_unused_overrides
 from pytorchrl.agent.algorithms.update_plan import UpdatePlan
 from pytorchrl.agent.device import find_device, make_generator, restore_generators, seed_generators
 from pytorchrl.agent.envs.vec_env import VecEnv
@@ -107,11 +105,11 @@ class Algorithm(FieldComponent, Changeable, ABC):
         self.generator = make_generator(self.device)
         """Random generator of the updates."""
         self.build()
-        check_training(self.training, self, actor)
+        checks.check_training(self.training, self, actor)
         refuse_unknown_networks(actor, type(self).__name__)
-        self._sample_output = sample_output(self)
-        self._explorer = make_checked_explorer(self, self._sample_output)
-        check_greedy_action(self, self._sample_output)
+        self._sample_output = checks.sample_output(self)
+        self._explorer = checks.make_checked_explorer(self, self._sample_output)
+        checks.check_greedy_action(self, self._sample_output)
         self.plan = self.update_plan()
         """When update phases are due while collecting."""
         self._follow_schedules()
@@ -119,14 +117,14 @@ class Algorithm(FieldComponent, Changeable, ABC):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse what is no optimiser among those of single groups."""
+        """Check that those of single groups are optimisers."""
         super().check_hyper_parameters(hyper_parameters)
-        refuse_other_optimizers(hyper_parameters.get("optimizers") or {}, cls.__name__)
+        checks.refuse_other_optimizers(hyper_parameters.get("optimizers") or {}, cls.__name__)
 
     @classmethod
     def check_spaces(cls, envs: VecEnv) -> None:
         """Raise UnsupportedSpaceError if the algorithm does not support the action space of the environments."""
-        check_action_space(envs.action_space, cls.actions, cls.__name__)
+        checks.check_action_space(envs.action_space, cls.actions, cls.__name__)
 
     @abstractmethod
     def build(self) -> None:
@@ -176,7 +174,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         max_grad_norm: str | None = "max_grad_norm",
         optimizer: Optimizer | None = None,
         by_loss: bool = False,
-    ) -> Trained:
+    ) -> ParameterGroup:
         """Register networks made by the actor, which are trained together by one optimiser.
 
         Args:
@@ -193,14 +191,15 @@ class Algorithm(FieldComponent, Changeable, ABC):
         optimizer = self._optimizer_of(name, optimizer)
         if not by_loss:
             optimizer.check_takes_gradients(name, type(self).__name__)
-        return self.training.add_group(Trained(name, named_parameters_of(networks), optimizer, lr, max_grad_norm))
+        parameters = named_parameters_of(networks)
+        return self.training.add_group(ParameterGroup(name, parameters, optimizer, lr, max_grad_norm))
 
-    def variable(self, name: str, initial: float, lr: str, optimizer: Optimizer | None = None) -> Trained:
+    def variable(self, name: str, initial: float, lr: str, optimizer: Optimizer | None = None) -> ParameterGroup:
         """Register a trainable scalar (1,), such as a temperature, available as ``training.variables[name]``."""
         parameter = nn.Parameter(torch.tensor([initial], device=self.device))
         self.training.variables[name] = parameter
         chosen = self._optimizer_of(name, optimizer)
-        return self.training.add_group(Trained(name, {"value": parameter}, chosen, lr, None))
+        return self.training.add_group(ParameterGroup(name, {"value": parameter}, chosen, lr, None))
 
     def _optimizer_of(self, group: str, of_algorithm: Optimizer | None) -> Optimizer:
         """Return the optimiser of a group: the user's own for it, else the algorithm's for it, else that of all."""
@@ -309,7 +308,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
     def apply_gradients(self, gradients: Mapping[str, Tensor]) -> None:
         """Take an optimiser step with gradients from this or another process; without gradients, no step."""
         if gradients:
-            for group in self.training.take_gradients(gradients, self.device):
+            for group in self.training.set_gradients(gradients, self.device):
                 group.step(self)
             self.end_update()
 
@@ -331,7 +330,7 @@ class Algorithm(FieldComponent, Changeable, ABC):
         self._update_parameters({name: value})
 
     def _use_parameters(self) -> None:
-        self._explorer, self.plan = make_checked_explorer(self, self._sample_output), self.update_plan()
+        self._explorer, self.plan = checks.make_checked_explorer(self, self._sample_output), self.update_plan()
         self._follow_schedules()
 
     def set_progress(self, steps: int, target_steps: int) -> None:

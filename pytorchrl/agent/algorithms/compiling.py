@@ -27,7 +27,7 @@ def _compute_compiled(algorithm: Any, losses: Callable[[Rows], LossesT], rows: R
 
     Nothing is kept in the algorithm, so that it is copied, pickled and saved like any other. What torch cannot compile,
     such as a draw from a generator, runs as it is between the compiled parts. Weights are inputs of these: steps of the
-    optimiser compile nothing anew. On a GPU, the parts are replayed as CUDA graphs.
+    optimiser compile nothing again. On a GPU, the parts are replayed as CUDA graphs.
 
     Args:
         algorithm: whose losses they are.

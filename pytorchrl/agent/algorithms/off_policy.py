@@ -1,13 +1,14 @@
-"""Base class of off-policy algorithms."""
+"""Base class of off-policy algorithms, and presets with the hyper-parameters of a paper."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.update_plan import EveryTransitions, UpdatePlan
 from pytorchrl.agent.explorers import Explorer, UniformUntil
+from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count, CountOrZero
 from storages.storage import Storage
 from storages.transition import Batch
@@ -58,3 +59,11 @@ class OffPolicyAlgorithm(Algorithm):
     def batches(self, source: Storage) -> Iterator[Batch]:
         """Yield ``num_mini_batch`` batches of ``mini_batch_size``."""
         return source.generate_batches(self.num_mini_batch, self.mini_batch_size)
+
+
+class Preset(TypedDict):
+    """Arguments of a scheme: ``prl.Scheme(**preset, train_envs_factory=...)``; ``preset | {...}`` changes some."""
+
+    algo_factory: Factory[Any]
+    actor_factory: Factory[Any]
+    storage_factory: Factory[Any]

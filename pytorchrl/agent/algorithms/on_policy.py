@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import DistributionHead, Policy, StateValue, in_units_of_environments
-from pytorchrl.agent.actors.heads.gaussian_policies import GaussianLayer
+from pytorchrl.agent.actors.heads.continuous_policies import GaussianLayer
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
@@ -132,7 +132,7 @@ class PolicyGradient(Algorithm):
 
     @property
     def values_when_full(self) -> frozenset[str]:
-        """Fields of values that the storage computes with the actor once a rollout is full: none, or all that it knows.
+        """Fields of values that the storage computes with the actor once a rollout is full.
 
         One large batch is faster than a small one at each step. A body shared with the policy, or a recurrent state,
         is computed while acting anyway.

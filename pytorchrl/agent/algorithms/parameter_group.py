@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.optimizers import FlatParameters, Optimizer, Stepper
 
 
-class Trained:
+class ParameterGroup:
     """A parameter group with its optimiser.
 
     Args:
@@ -42,7 +42,7 @@ class Trained:
         """Return copies of the existing gradients, by name."""
         return {f"{self.name}.{n}": p.grad.clone() for n, p in self.parameters.items() if p.grad is not None}
 
-    def take_gradients(self, gradients: Mapping[str, Tensor], device: torch.device) -> None:
+    def set_gradients(self, gradients: Mapping[str, Tensor], device: torch.device) -> None:
         """Replace the parameters' gradients by those that `gradients` returned."""
         for name, parameter in self.parameters.items():
             gradient = gradients.get(f"{self.name}.{name}")

@@ -1,4 +1,4 @@
-"""Initialising the networks of an algorithm anew during training, all of them or their last layers."""
+"""Reinitialisation of the networks of an algorithm during training, of all or of their last layers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,17 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import Body
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.recurrent_body import RecurrentBody
 from pytorchrl.agent.actors.stacked_memory import StackedMemory
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 
 
 @torch.no_grad()
 def reset_networks(algorithm: Algorithm, fresh: Algorithm, last_layers: int | None = None, keep: float = 1.0) -> None:
-    """Initialise networks, target networks and dual variables of an algorithm anew, and the optimisers of what changes.
+    """Reinitialise networks, target networks and dual variables of an algorithm, and the optimisers of what changes.
 
     Its random generators, its counters of updates and statistics of data, such as the running moments of observations,
     stay as they are.

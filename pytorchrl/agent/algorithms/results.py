@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from torch import Tensor
 
-from pytorchrl.agent.algorithms.parameter_group import Trained
+from pytorchrl.agent.algorithms.parameter_group import ParameterGroup
 from storages.transition import ERRORS
 
 Metrics: TypeAlias = dict[str, Any]
@@ -30,7 +30,7 @@ class ActingStep(NamedTuple):
 class Losses:
     """Losses of a batch."""
 
-    of: Mapping[Trained, Tensor]
+    of: Mapping[ParameterGroup, Tensor]
     """Loss of each parameter group to update. A loss must have gradients in its own group only."""
     metrics: Metrics = field(default_factory=dict)
     errors: Tensor | None = None

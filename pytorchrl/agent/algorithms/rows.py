@@ -1,16 +1,17 @@
 """Batches of all layouts (transitions, sequences, padded or packed episodes) as rows of steps."""
 
 import copy
+import warnings
 from functools import cached_property
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from pytorchrl.agent.actors.bodies import flat
 from pytorchrl.agent.actors.codec import ActionCodec
-from pytorchrl.agent.actors.recurrent_body import flat
 from pytorchrl.agent.actors.unrolling import Unrolling
-from pytorchrl.agent.actors.view import NextSteps, Observations, Steps, View
+from pytorchrl.agent.actors.view import NextSequenceSteps, Observations, SequenceSteps, View
 from storages.transition import (
     ACT,
     ACT2,
@@ -51,7 +52,7 @@ class Rows:
 
     def _make_views(self) -> None:
         self._unrolling = Unrolling(self._seen, self.batch) if self._is_sequential else None
-        self.now: View = self._observations(OBS) if self._unrolling is None else Steps(self._unrolling)
+        self.now: View = self._observations(OBS) if self._unrolling is None else SequenceSteps(self._unrolling)
         """OBS."""
 
     def _observations(self, key: str) -> Observations:
@@ -71,7 +72,7 @@ class Rows:
     @cached_property
     def next(self) -> View:
         """OBS2."""
-        return self._observations(OBS2) if self._unrolling is None else NextSteps(self._unrolling)
+        return self._observations(OBS2) if self._unrolling is None else NextSequenceSteps(self._unrolling)
 
     @property
     def change(self) -> Tensor:
@@ -125,22 +126,28 @@ class Rows:
         elif WEIGHTS in batch:
             weight = batch[WEIGHTS] / len(batch[WEIGHTS])
         else:
-            weight = self.share
+            weight = self.mean_weights
         return weight
 
     @cached_property
-    def share(self) -> Tensor:
-        """(N, 1): weight of each row in `mean`; sums to 1."""
+    def mean_weights(self) -> Tensor:
+        """(N, 1): weight of each row in `mean`; they sum to 1."""
         if MASK not in self.batch:
             return torch.full_like(self.reward, 1 / len(self.reward))
         mask: Tensor = self.batch[MASK]
         return (mask / mask.sum()).flatten(0, 1)
 
+    @property
+    def share(self) -> Tensor:
+        """The name of :attr:`mean_weights` in the version before."""
+        warnings.warn("Rows.share is now named mean_weights", DeprecationWarning, stacklevel=2)
+        return self.mean_weights
+
     def mean(self, values: Tensor) -> Tensor:
         """Return the mean () of values (N, 1) over all rows but padding, without importance weights."""
         if MASK not in self.batch:
             return values.mean()
-        return (self.share * values).sum()
+        return (self.mean_weights * values).sum()
 
     def weighted_mean(self, values: Tensor) -> Tensor:
         """Return the mean () of values (N, 1), with importance weights."""

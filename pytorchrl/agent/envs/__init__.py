@@ -15,10 +15,8 @@ from pytorchrl.agent.envs.wrappers.action_wrappers import BoundAction, FlattenAc
 from pytorchrl.agent.envs.wrappers.flat_observation import FlatObservation, Flattening
 from pytorchrl.agent.envs.wrappers.game_wrappers import EpisodicLife, FireOnReset, FlickerFrames, RandomizeAction
 from pytorchrl.agent.envs.wrappers.join_actions import JoinActions
-from pytorchrl.agent.envs.wrappers.observe_action_mask import ObserveActionMask
-from pytorchrl.agent.envs.wrappers.scale_reward import ScaleReward
-from pytorchrl.agent.envs.wrappers.select_observation import SelectObservation
-from pytorchrl.agent.envs.wrappers.terminal_reward import TerminalReward
+from pytorchrl.agent.envs.wrappers.observation_wrappers import ObserveActionMask, SelectObservation
+from pytorchrl.agent.envs.wrappers.reward_wrappers import ScaleReward, TerminalReward
 
 __all__ = [
     "Atari",

@@ -4,7 +4,7 @@ Scalars keep a trailing axis of one, so a Discrete observation or action is (E, 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -12,8 +12,6 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
-
-from pytorchrl.agent.envs.hybrid_box import HybridBox
 
 
 class UnsupportedSpaceError(ValueError):
@@ -243,7 +241,7 @@ def random_actions(space: gym.Space[Any], num_envs: int, generator: np.random.Ge
     """
     if isinstance(space, spaces.Discrete):
         if num_envs == 1:
-            # The same number in a third of the time.
+            # Faster than the general way, with the same numbers.
             return np.array([[generator.integers(int(space.n))]])
         return generator.integers(0, int(space.n), (num_envs, 1), np.int64)
     if isinstance(space, spaces.MultiDiscrete):
@@ -256,3 +254,26 @@ def random_actions(space: gym.Space[Any], num_envs: int, generator: np.random.Ge
     shape = (num_envs, *(space.shape or (1,)))
     drawn = np.where(bounded, generator.uniform(low, high, shape), generator.standard_normal(shape))
     return np.clip(drawn, space.low, space.high).astype(space.dtype)
+
+
+class HybridBox(spaces.Box):
+    """A Box of scores of discrete choices, the largest of which is made, beside real numbers.
+
+    Args:
+        low: (A,), lower bounds; those of scores are -1.
+        high: (A,), upper bounds; those of scores are 1.
+        dtype: of actions, a floating-point one.
+        choices: for each choice, the first column of its scores, and how many these are.
+    """
+
+    def __init__(self, low: NDArray[Any], high: NDArray[Any], dtype: Any, choices: Iterable[Iterable[int]]) -> None:
+        super().__init__(low, high, dtype=dtype)
+        self.choices = [(int(first), int(count)) for first, count in choices]
+
+
+def with_bounds(space: spaces.Box, low: NDArray[Any], high: NDArray[Any]) -> spaces.Box:
+    """Return a Box of other bounds, of the same choices if it has any."""
+    dtype = space.dtype.type
+    if isinstance(space, HybridBox):
+        return HybridBox(low, high, dtype, space.choices)
+    return spaces.Box(low, high, dtype=dtype)

@@ -10,11 +10,10 @@ import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.copies.copies import Copies
+from pytorchrl.agent.envs.copies.copies import MOST_FRAMES, Copies
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
+from pytorchrl.agent.envs.copies.histories import check_histories
 from pytorchrl.agent.envs.copies.making import check_id, check_wrapper
-from pytorchrl.agent.envs.copies.saved_histories import check_histories
-from pytorchrl.agent.envs.frames import MOST_FRAMES
 from pytorchrl.agent.envs.native.native import Native, check_native_state
 from pytorchrl.agent.envs.native.native_making import (
     Backend,

@@ -180,7 +180,7 @@ class Explorer(Setting, ABC):
 
 
 def best_action(output: Any) -> Tensor:
-    """Return (B, *action): the greedy action of action values, the mode of a distribution, or the actions themselves.
+    """Return the greedy actions (B, *action) of values, the mode of a distribution, or the actions given.
 
     Raises:
         TypeError: the output is none of these.
@@ -197,17 +197,23 @@ def best_action(output: Any) -> Tensor:
     return best()
 
 
-def has(output: Any, name: str) -> bool:
+def has_attribute(output: Any, name: str) -> bool:
     """Whether an output has this attribute and is not a tensor of actions."""
     return not isinstance(output, Tensor) and hasattr(output, name)
 
 
-def misfit(explorer: Explorer, needs: str, output: Any) -> TypeError:
+def output_error(explorer: Explorer, needs: str, output: Any) -> TypeError:
     """Make the error of an explorer that cannot use an output; it names one that can."""
     if isinstance(output, Tensor):
         given = f"a tensor of {output.dtype}"
         way_out = "GaussianNoise or OrnsteinUhlenbeck" if output.is_floating_point() else "Greedy"
     else:
         given = type(output).__name__
-        way_out = "Sample" if has(output, "sample") else "EpsilonGreedy" if has(output, "greedy") else "Greedy"
+        way_out = (
+            "Sample"
+            if has_attribute(output, "sample")
+            else "EpsilonGreedy"
+            if has_attribute(output, "greedy")
+            else "Greedy"
+        )
     return TypeError(f"{type(explorer).__name__} needs {needs}, the network gives {given}; explore with {way_out}")

@@ -1,4 +1,4 @@
-"""Greedy and epsilon-greedy exploration."""
+"""Greedy and epsilon-greedy exploration, and random actions at the beginning of a run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pytorchrl.agent.explorers.explorer import Exploration, Explorer, best_action, has, misfit
-from storages.component.hyper_parameters import NonNegative, UnitIntervalOrSchedule
+from pytorchrl.agent.explorers.explorer import Exploration, Explorer, best_action, has_attribute, output_error
+from storages.component.hyper_parameters import CountOrZero, NonNegative, UnitIntervalOrSchedule
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class EpsilonGreedy(Explorer):
 
     def check_output(self, output: Any) -> None:
         """Refuse an output that is not action values."""
-        if not has(output, "greedy"):
-            raise misfit(self, "action values", output)
+        if not has_attribute(output, "greedy"):
+            raise output_error(self, "action values", output)
 
 
 @dataclass(frozen=True)
@@ -91,3 +91,29 @@ def _powers(epsilon: float, alpha: float, num_envs: int) -> NDArray[np.float64]:
     powers: NDArray[np.float64] = epsilon ** np.linspace(1, 1 + alpha, num_envs)[:, None]
     powers.setflags(write=False)  # the cached array is shared
     return powers
+
+
+@dataclass(frozen=True)
+class UniformUntil(Explorer):
+    """Uniformly random actions, or those of an explorer, for a number of transitions, then another explorer.
+
+    Args:
+        steps: environment transitions, of all environments together.
+        then: explorer after these.
+        first: explorer of these; None draws uniformly random actions.
+    """
+
+    steps: CountOrZero
+    then: Explorer
+    first: Explorer | None = None
+
+    def act(self, output: Callable[[], Any], exploration: Exploration) -> Tensor:
+        """(E, *action); the output is not computed for random actions."""
+        if exploration.steps < self.steps:
+            return exploration.uniform_actions() if self.first is None else self.first.act(output, exploration)
+        return self.then.act(output, exploration)
+
+    def check_output(self, output: Any) -> None:
+        """Refuse an output that one of the explorers cannot use."""
+        for explorer in filter(None, (self.first, self.then)):
+            explorer.check_output(output)

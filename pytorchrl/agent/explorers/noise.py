@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.explorers.explorer import Exploration, Explorer, best_action, misfit
+from pytorchrl.agent.explorers.explorer import Exploration, Explorer, best_action, output_error
 from storages.component.hyper_parameters import NonNegativeOrSchedule, Positive
 
 
@@ -91,5 +91,5 @@ _NOISE = "OrnsteinUhlenbeck"
 def _real_action(explorer: Explorer, output: Any) -> Tensor:
     action = best_action(output)
     if not action.is_floating_point():
-        raise misfit(explorer, "continuous actions", output)
+        raise output_error(explorer, "continuous actions", output)
     return action

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.heads import DistributionHead
 from pytorchrl.agent.actors.outputs import Distribution
-from pytorchrl.agent.explorers.explorer import Exploration, Explorer, has, misfit
+from pytorchrl.agent.explorers.explorer import Exploration, Explorer, has_attribute, output_error
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
 
 
@@ -35,8 +35,8 @@ class Sample(Explorer):
 
     def check_output(self, output: Any) -> None:
         """Refuse an output that is not a distribution."""
-        if not has(output, "sample"):
-            raise misfit(self, "a distribution", output)
+        if not has_attribute(output, "sample"):
+            raise output_error(self, "a distribution", output)
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class SampleByMatrix(Explorer):
 
     def check_output(self, output: Any) -> None:
         """Refuse an output without state-dependent noise."""
-        if not has(output, "under"):
-            raise misfit(self, "a distribution with state-dependent noise, such as that of GSDEPolicy", output)
+        if not has_attribute(output, "under"):
+            raise output_error(self, "a distribution with state-dependent noise, such as that of GSDEPolicy", output)
 
 
 _MATRIX = "SampleByMatrix"
@@ -108,5 +108,5 @@ class Boltzmann(Explorer):
 
     def check_output(self, output: Any) -> None:
         """Refuse an output without values of discrete actions."""
-        if not has(output, "values"):
-            raise misfit(self, "values of discrete actions", output)
+        if not has_attribute(output, "values"):
+            raise output_error(self, "values of discrete actions", output)

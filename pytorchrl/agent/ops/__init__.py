@@ -1,1 +1,1 @@
-"""Operations that are faster than the composition of torch's own, which each of them equals and falls back to."""
+"""Operations that are faster than compositions of torch's own, which they equal and fall back to."""

@@ -1,8 +1,4 @@
-"""Sampling of categorical actions with their log probabilities, by one compiled call.
-
-Torch takes seven operations: 12 microseconds for 64 rows of 2 actions, 33 of 18 and 1,200 of 1,024. The kernel takes 6,
-10 and 266: 5% of training loops of PPO and A2C on CartPole-v1.
-"""
+"""Sampling of categorical actions with their log probabilities, by one compiled call instead of seven operations."""
 
 import numpy as np
 import torch
@@ -30,7 +26,7 @@ def draw_actions(logits: Tensor, generator: torch.Generator) -> tuple[Tensor, Te
     if logits_at is None:
         return None
     rows, count = logits.shape
-    # The numbers of `torch.rand`, in half of its time.
+    # The numbers of `torch.rand`, without its overhead.
     action, log_prob = new_results((rows, 1), np.int64), new_results((rows, 1)).uniform_(generator=generator)
     _draw(logits_at, action.data_ptr(), log_prob.data_ptr(), rows, count)
     return action, log_prob

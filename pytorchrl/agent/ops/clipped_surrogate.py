@@ -1,7 +1,6 @@
 """The clipped surrogate objective of PPO, from log probabilities, or from the logits of categorical distributions.
 
-From logits, one compiled call computes objective, metrics and gradients, for which torch takes forty operations: 5%
-of a training loop of PPO on CartPole-v1, with two layers of 64 units.
+From logits, one compiled call computes objective, metrics and gradients, for which torch takes forty operations.
 """
 
 from typing import Any, NamedTuple

@@ -19,7 +19,7 @@ def hooks_of(*networks: nn.Module) -> list[Mapping[int, Any]]:
 
 
 def is_recorded() -> bool:
-    """Whether torch is tracing, compiling, or transforming as ``torch.func`` does: it has to see its own operations."""
+    """Whether torch is tracing, compiling or transforming, and has to see its own operations."""
     is_tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
     return is_tracing or torch.compiler.is_compiling() or _is_transformed()
 
@@ -44,7 +44,7 @@ def plain_address(numbers: Tensor) -> int | None:
 
 
 def new_results(shape: tuple[int, ...], dtype: Any = np.float32) -> Tensor:
-    """Return a tensor in CPU memory for a kernel's results, uninitialised; in half of the time of ``torch.empty``."""
+    """Return a tensor in CPU memory for a kernel's results, uninitialised; faster than ``torch.empty``."""
     return torch.from_numpy(np.empty(shape, dtype))
 
 
@@ -76,4 +76,4 @@ def address_of(numbers: Tensor) -> int | None:
 
 
 MOST_THREADS = 4
-"""Up to so many threads of torch, a single-threaded kernel is faster: for tanh, one of them takes six times as long."""
+"""Up to so many threads of torch, a single-threaded kernel is faster."""

@@ -1,9 +1,8 @@
 """Matrix products by oneDNN, on CPUs for which those of torch's own library are slow.
 
 torch multiplies float32 matrices by MKL, whose kernels for AVX-512 run on Intel's CPUs alone. oneDNN, which is a part
-of torch too, has kernels for every CPU with AVX-512: on an AMD EPYC, 256 x 256 by 256 x 256 takes 0.16 instead of 0.33
-ms, and an update of SAC with such layers four fifths of the time. torch has no public function that multiplies dense
-float32 matrices by it; the operator used here is that of `torch.compile` for linear layers.
+of torch too, has kernels for every CPU with AVX-512. torch has no public function that multiplies dense float32
+matrices by it; the operator used here is that of `torch.compile` for linear layers.
 """
 
 from pathlib import Path
@@ -16,12 +15,12 @@ from torch import Tensor, nn
 from pytorchrl.agent.ops.dispatch import is_recorded, plain_address
 
 _LEAST_PRODUCTS, _LEAST_PRODUCTS_WITH_GRADIENT = 2**21, 2**22
-"""Numbers of multiplications below which MKL is faster, because a call of oneDNN takes 10 microseconds longer."""
+"""Numbers of multiplications below which MKL is faster, whose calls have less overhead."""
 _USUAL_ROWS = 32, 100
 """Numbers of rows that batches are usually multiples of.
 
-oneDNN compiles a kernel for every shape, which takes half a millisecond and half a megabyte, and keeps a thousand of
-them. Batches of varying numbers of rows, such as those of whole episodes, are therefore left to MKL.
+oneDNN compiles and keeps a kernel for every shape. Batches of varying numbers of rows, such as those of whole episodes,
+are therefore left to MKL.
 """
 
 
@@ -135,7 +134,7 @@ def _is_usual(rows: int) -> bool:
 
 
 def _has_faster_onednn() -> bool:
-    """Whether the CPU has AVX-512 and is not Intel's, and the operator is there and computes what it should."""
+    """Whether oneDNN is faster on this CPU, with AVX-512 and not Intel's, and computes the same."""
     if torch.backends.cpu.get_cpu_capability() != "AVX512" or "GenuineIntel" in _processor():
         return False
     left, right, bias = torch.arange(6.0).view(2, 3), torch.arange(12.0).view(3, 4), torch.arange(4.0)
@@ -146,7 +145,7 @@ def _has_faster_onednn() -> bool:
 
 
 def _processor() -> str:
-    """Return Linux's description of the CPU; Intel's where there is none, for which torch's products are left alone."""
+    """Return Linux's description of the CPU; without one, the name of Intel, for which MKL is left in use."""
     try:
         return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

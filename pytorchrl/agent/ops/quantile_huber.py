@@ -1,8 +1,4 @@
-"""The quantile Huber loss, computed from all pairs of quantiles, or from sorted ones where there are many.
-
-By autograd on all pairs, a training loop of QR-DQN on CartPole-v1 takes 5 times as long with its 200 quantiles, and
-1.07 times with 32.
-"""
+"""The quantile Huber loss, computed from all pairs of quantiles, or from sorted ones where there are many."""
 
 import math
 from typing import Any
@@ -88,7 +84,7 @@ def _of_pairs(
 
 
 def _of_sorted(quantiles: Tensor, target: Tensor, fractions: Tensor, kappa: float) -> tuple[Tensor, Tensor]:
-    """As the first two of :func:`_of_pairs`, in a ninth of the time for 200 quantiles and a target of 200.
+    """As the first two of :func:`_of_pairs`, faster for many quantiles.
 
     In a sorted target, the numbers within kappa of a quantile are contiguous, and so are those beyond. Sums of them are
     differences of cumulative sums, in double precision because of cancellation.

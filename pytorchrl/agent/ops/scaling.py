@@ -1,9 +1,7 @@
-"""Conversion of uint8 images to float32 in [0, 1], in the memory format of convolutions.
+"""Conversion of uint8 images to float32 in [0, 1], in the memory format of convolutions."""
 
-torch needs three operations to change dtype, memory format and scale: 6 ms for 256 stacks of four frames of 84 x 84
-pixels, and 15 in newly allocated memory. One kernel takes 1.5 ms, and 3 to 6 in newly allocated memory.
-"""
-
+import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -13,11 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pytorchrl.agent.ops.dispatch import MOST_THREADS, address_of, is_recorded
-from pytorchrl.agent.ops.image_memory import ImageMemory
 from storages.core.kernels.compilation import inlined_kernel, parallel_kernel
 from storages.core.kernels.memory import pointer
-
-_memory = ImageMemory()
 
 
 def scaled(image: Tensor, largest: int, *, channels_last: bool) -> Tensor:
@@ -74,3 +69,44 @@ def _interleave(source: NDArray[np.uint8], target: NDArray[np.float32], channels
         for pixel in range(source.shape[2]):
             for channel in range(channels):
                 target[image, pixel, channel] = np.float32(source[image, channel, pixel]) / largest
+
+
+_LARGE = 1 << 20
+"""Elements of the smallest batch that uses the buffer."""
+
+
+class ImageMemory(threading.local):
+    """A buffer for one large batch in each thread, which lives as long as the thread."""
+
+    def __init__(self) -> None:
+        self._numbers: NDArray[np.float32] = np.empty(0, np.float32)
+        self._lent: weakref.ref[NDArray[np.float32]] | None = None
+        """To the array that tensors in the buffer, and autograd graphs that saved them, keep alive."""
+
+    def empty(self, shape: torch.Size, *, channels_last: bool) -> Tensor:
+        """Return an uninitialised float32 tensor (B, C, H, W), in the buffer if it is large and the buffer is free.
+
+        Args:
+            shape: of the tensor.
+            channels_last: whether to use the channels-last memory format.
+        """
+        count = shape.numel()
+        if count < _LARGE or (self._lent is not None and self._lent() is not None):
+            order = torch.channels_last if channels_last else torch.contiguous_format
+            return torch.empty(shape, dtype=torch.float32, memory_format=order)
+        if len(self._numbers) < count:
+            self._numbers = np.empty(0, np.float32)
+            # Freed at once, which makes glibc raise its trim threshold to twice the size, up to 64 MB: then the
+            # network's other memory is not returned to the operating system either.
+            torch.empty(count, dtype=torch.float32)
+            self._numbers = torch.empty(count, dtype=torch.float32).numpy()
+        lent = self._numbers[:count]
+        self._lent = weakref.ref(lent)
+        numbers = torch.from_numpy(lent)
+        if not channels_last:
+            return numbers.view(shape)
+        images, channels, height, width = shape
+        return numbers.view(images, height, width, channels).permute(0, 3, 1, 2)
+
+
+_memory = ImageMemory()

@@ -2,7 +2,7 @@
 
 Hidden units of thousands of rows do not fit into the processor's cache, and beyond the matrix products autograd spends
 most of its time on moving them. States are therefore processed in blocks that fit, each forward and immediately
-backward, in reused memory. By autograd, an update of CQL takes 1.3 times as long.
+backward, in reused memory.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from pytorchrl.agent.ops.layers import KERNELS
 from pytorchrl.agent.ops.products import matmul, matmul_into_
 
 _ROWS_OF_A_BLOCK = 960
-"""A megabyte for each layer of 256 units."""
+"""Rows whose hidden units fit into the cache."""
 _OF_ONE_LAYER = 2
 """Weight and bias."""
 
@@ -158,7 +158,7 @@ class _Passes:
             below = self._outputs[layer]
             of_weight, of_bias = gradients[2 * layer], gradients[2 * layer + 1]
             if _FEW * below.shape[1] < slope.shape[1]:
-                # The transposed product, with few rows, takes at most half the time.
+                # The transposed product, with few rows, is faster.
                 of_weight.add_(torch.mm(below.T, slope).T)
             else:
                 matmul_into_(of_weight, slope.T, below, rows=len(slope), adds=True)

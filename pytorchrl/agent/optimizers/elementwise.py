@@ -1,4 +1,4 @@
-"""Elementwise optimisers, over parameters in one contiguous vector."""
+"""Elementwise optimisers, over parameters in one contiguous vector: RMSprop and SGD."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from torch import Tensor
 from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
 from pytorchrl.agent.optimizers.flat_stepper import FlatStepper
 from pytorchrl.agent.optimizers.optimizer import Optimizer
+from storages.component.hyper_parameters import NonNegative, Positive, UnitInterval
 
 
 @dataclass(frozen=True)
@@ -73,3 +74,84 @@ class ElementwiseStepper(FlatStepper):
             if divisor is not None:
                 gradient /= divisor
             self._rule.move(self.learning_rate, parameter, gradient, *others)
+
+
+@dataclass(frozen=True)
+class RMSprop(ElementwiseOptimizer):
+    """Graves, "Generating Sequences With Recurrent Neural Networks" (arXiv 1308.0850), equations 38 to 41.
+
+    The defaults are those of Mnih et al., "Human-level control through deep reinforcement learning" (Nature 518, 2015),
+    where gradients are sums over the rows of a batch; for means over B rows, divide ``eps`` by ``B**2``.
+    With ``eps_inside_root=False`` it is torch.optim.RMSprop. In both forms the learning rate multiplies the velocity
+    when the parameters move, so that a schedule acts at once.
+
+    Args:
+        alpha: decay rate of the running means of gradients and of their squares.
+        eps: added to the mean of squares, or to its root.
+        momentum: decay rate of the velocity; 0 for no momentum.
+        centered: divide by an estimate of the gradient's standard deviation; False: of its root mean square.
+        eps_inside_root: add ``eps`` before the root is taken; False: after it.
+    """
+
+    alpha: UnitInterval = 0.95
+    eps: Positive = 0.01
+    momentum: UnitInterval = 0.0
+    centered: bool = True
+    eps_inside_root: bool = True
+
+    @property
+    def averages(self) -> tuple[str, ...]:
+        """The mean of squares, and the other averages that the settings need."""
+        return ("squares",) + ("means",) * self.centered + ("velocities",) * (self.momentum > 0)
+
+    def move(self, learning_rate: float, parameter: Tensor, gradient: Tensor, *averages: Tensor) -> None:
+        """Step along the gradient divided by its estimated scale, or along the velocity that accumulates it."""
+        square, *others = averages
+        square.mul_(self.alpha).addcmul_(gradient, gradient, value=1 - self.alpha)
+        variance = square
+        if self.centered:
+            mean = others[0].lerp_(gradient, 1 - self.alpha)
+            # Rounding can make the variance of a constant gradient negative.
+            variance = square.addcmul(mean, mean, value=-1).clamp_(min=0)
+        root = (variance + self.eps).sqrt_() if self.eps_inside_root else variance.sqrt().add_(self.eps)
+        if self.momentum > 0:
+            velocity = others[-1].mul_(self.momentum).addcdiv_(gradient, root)
+            parameter.add_(velocity, alpha=-learning_rate)
+        else:
+            parameter.addcdiv_(gradient, root, value=-learning_rate)
+
+
+@dataclass(frozen=True)
+class SGD(ElementwiseOptimizer):
+    """Stochastic gradient descent, as torch.optim.SGD.
+
+    Args:
+        momentum: decay rate of the velocity; 0 for no momentum.
+        nesterov: use Nesterov momentum (Sutskever et al., "On the importance of initialization and momentum in deep
+            learning", ICML 2013); needs a momentum.
+        weight_decay: L2 penalty: this times the parameter is added to its gradient.
+    """
+
+    momentum: UnitInterval = 0.0
+    nesterov: bool = False
+    weight_decay: NonNegative = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nesterov and not self.momentum:
+            raise ValueError("SGD: nesterov needs a momentum greater than 0, got 0; pass momentum=0.9")
+
+    @property
+    def averages(self) -> tuple[str, ...]:
+        """The velocity, with a momentum."""
+        return ("velocities",) if self.momentum > 0 else ()
+
+    def move(self, learning_rate: float, parameter: Tensor, gradient: Tensor, *averages: Tensor) -> None:
+        """Step along the velocity, or along the gradient where there is no momentum."""
+        if self.weight_decay:
+            gradient.add_(parameter, alpha=self.weight_decay)
+        direction = gradient
+        for velocity in averages:
+            velocity.mul_(self.momentum).add_(gradient)
+            direction = gradient.add_(velocity, alpha=self.momentum) if self.nesterov else velocity
+        parameter.add_(direction, alpha=-learning_rate)

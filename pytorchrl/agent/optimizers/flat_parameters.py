@@ -11,7 +11,7 @@ _ALIGNMENT_NUMBERS = 16  # a cache line of float32: products of unaligned matric
 
 
 class FlatParameters:
-    """Parameters as views into one vector. They must not be moved to another device or replaced afterwards.
+    """Parameters as views into one vector, which must not be moved or replaced afterwards.
 
     Args:
         parameters: of one dtype and device; their values are kept. Duplicates are included once.

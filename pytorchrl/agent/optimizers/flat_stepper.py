@@ -1,9 +1,8 @@
 """Steppers over parameters in one contiguous vector.
 
 Networks of reinforcement learning are small, and most of an update's time is the overhead of launching operations. In
-one vector, all parameters are updated by one operation: a step of Adam with clipped gradients takes a quarter of the
-time that torch.optim's fused Adam and ``clip_grad_norm_`` take for three small layers, and a target network is updated
-by one more. No step reads a tensor's value, so that none synchronises with the device.
+one vector, all parameters are updated by one operation, and a target network by one more. No step reads a tensor's
+value, so that none synchronises with the device.
 """
 
 import functools
@@ -19,7 +18,7 @@ from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
 from pytorchrl.agent.optimizers.optimizer import check_name
 
 # Limit of gradients that are copied into one vector. Beyond it, copying costs more than one operation for each
-# parameter: 0.7 ms of an update of Nature's network, with 1.7 million numbers.
+# parameter.
 _MOST_COPIED_NUMBERS = 300_000
 _GRADIENT_OF, _IS_GIVEN = operator.attrgetter("grad"), functools.partial(operator.is_not, None)
 
@@ -78,7 +77,7 @@ class FlatStepper(ABC):
             gradients = [gradient.contiguous() for gradient in gradients]
         divisor = None
         if max_grad_norm is not None:
-            # Of one vector, in a third of the calls.
+            # Of one vector, by fewer calls.
             norm = nn.utils.get_total_norm(gradients) if positions else torch.linalg.vector_norm(self._gradient)
             divisor = (norm / max_grad_norm).clamp_(min=1)
         self._move(positions, gradients, divisor)

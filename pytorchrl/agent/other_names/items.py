@@ -1,4 +1,4 @@
-"""What other libraries have, and what is here instead: the table ``items.tsv``.
+"""Names of other libraries and their counterparts here: the table ``items.tsv``.
 
 The pages on migration are made of it, and `pytorchrl` answers the names of other libraries from it.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple, NoReturn
 CODE = re.compile(r"`([^`]*)`")
 _NAME = re.compile(r"([A-Za-z]\w*)(?=\(|$)")
 NO_SETTING = "no setting"
-"""What stands under ``here`` where nothing has to be written."""
+"""Entry of the column ``here`` where nothing has to be written."""
 _PARAMETER = "parameter"
 _PACKAGE = "pytorchrl"
 
@@ -28,11 +28,11 @@ class Item(NamedTuple):
     libraries: str
     """Those that have it, separated by commas."""
     here: str
-    """What to write instead."""
+    """The code to write instead."""
     state: str
     """"done" where it is the same, "differs", or "absent" where it is not here."""
     differs: str
-    """What differs; empty where nothing does."""
+    """The differences; empty where there are none."""
     test: str
     """A test of the effect, ``file::function``, where one is named."""
 

@@ -6,8 +6,8 @@ from typing import Any
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.commands.composition.composing import composed, fitted, merged, preset_of
-from pytorchrl.commands.composition.parts import part_named
+from pytorchrl.commands.composition.description import fit_preset, merge_descriptions, preset_of
+from pytorchrl.commands.composition.parts import make_parts, part_named
 from pytorchrl.scheme import Scheme
 from storages import Storage
 from storages.component.factory import Factory
@@ -57,5 +57,7 @@ def compose(
     if isinstance(algorithm, str):
         made = env.hyper_parameters["env"] if isinstance(env, Factory) else env
         preset, _ = preset_of(part_named(Algorithm, algorithm).__name__, str(made))
-    parts = composed(merged(fitted(preset, chosen), chosen, {"preprocessing": preprocessing}), factories)
+    parts = make_parts(
+        merge_descriptions(fit_preset(preset, chosen), chosen, {"preprocessing": preprocessing}), factories
+    )
     return Scheme(parts.algorithm, parts.actor, parts.storage, parts.envs, **others)

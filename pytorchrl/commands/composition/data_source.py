@@ -1,4 +1,4 @@
-"""What `train` can start or learn from beside its environments: another run, and a data set."""
+"""Sources that `train` starts from or learns from: another run, and a data set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,9 +7,7 @@ from typing import Any
 
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
-from pytorchrl.commands.composition.composing import Composed
-from pytorchrl.commands.composition.parts import part_named
-from pytorchrl.commands.composition.values import value_of
+from pytorchrl.commands.composition.parts import RunParts, part_named, value_of
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.composition import as_checkpoint_error, envs_of, made_of
 from pytorchrl.experiments.runs.run_folder import RunFolder, file_of
@@ -22,10 +20,10 @@ from storages.component.factory import Factory, make_factory
 from storages.datasets import Dataset, SelectedDataset, SelectEpisodes, open_dataset, references_of
 from storages.off_policy.mixed_storage import MixedSource
 from storages.off_policy.replay_buffer import ReplayBuffer
+from storages.sequence_settings import Sequences
 from storages.storage import Storage
-from storages.windows import Sequences
 
-OF_DATA = ("data", "select", "online", "data_share")
+DATA_SETTINGS = ("data", "select", "online", "data_share")
 """Names of the settings that describe the data."""
 _SHARE = 0.5
 _SOURCE = "data"
@@ -58,7 +56,7 @@ class Data:
         """The returns whose normalised scores are 0 and 1; None where the data set has none."""
         return references_of(self._opened().about)
 
-    def scheme(self, parts: Composed, seed: int, device: str) -> Scheme:
+    def scheme(self, parts: RunParts, seed: int, device: str) -> Scheme:
         """Make a scheme that learns from the data.
 
         They are the source that the algorithm has beside its rollouts (such as "expert"), if there is one. Else they
@@ -81,7 +79,7 @@ class Data:
             **more,
         )
 
-    def _further(self, parts: Composed, name: str, need: Needs) -> Factory[Storage]:
+    def _further(self, parts: RunParts, name: str, need: Needs) -> Factory[Storage]:
         """Return the storage of a further source: the data, or one of rollouts as the main one."""
         if need.kind == "rollout":
             return _in_own_directory(parts.storage, name)
@@ -133,7 +131,7 @@ def data_of(settings: Mapping[str, Any], algorithm: type[Algorithm], has_size: b
     source = next((key for key, need in further_sources(algorithm).items() if need.kind != "rollout"), None)
     select, share = value_of(settings.get("select")), value_of(settings.get("data_share"))
     if path is None:
-        needless = [f"--{name.replace('_', '-')}" for name in OF_DATA[1:] if settings.get(name) is not None]
+        needless = [f"--{name.replace('_', '-')}" for name in DATA_SETTINGS[1:] if settings.get(name) is not None]
         if needless:
             raise CompositionError(f"no data set is given for {', '.join(needless)}; name one by --data")
         if source is not None or not algorithm.sources["main"].collected:

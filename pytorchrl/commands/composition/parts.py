@@ -1,16 +1,119 @@
-"""Look up the classes that a run is composed of by name."""
+"""Make the parts of a run from names and texts: look up classes, convert values, and make factories."""
 
+import ast
+import collections.abc
 import difflib
 import inspect
-from collections.abc import Iterator
+import re
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytorchrl as prl
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
 from pytorchrl.agent.algorithms import Algorithm
-from pytorchrl.experiments.runs.composition import is_ours
+from pytorchrl.agent.envs import VecEnv
+from pytorchrl.agent.envs.games.atari_envs import preprocessed
+from pytorchrl.experiments.runs.composition import class_named, is_ours
+from pytorchrl.experiments.runs.user_modules import factory_function, function_named
+from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.compatibility import CompositionError
 from storages import GAEBuffer, ReplayBuffer, Storage, VanillaOnPolicyBuffer, VTraceBuffer
+from storages.component.declared import hyper_parameters_of
+from storages.component.factory import Factory
+from storages.component.setting import Setting, text_of
+
+_REPLAYED_TRANSITIONS, _ROLLOUT_TRANSITIONS = 100_000, 2_048
+_STEPS = 100_000
+_WORDS = {"true": True, "false": False, "none": None, "null": None}
+"""Constants as YAML writes them."""
+_BEGINS_A_CALL = re.compile(r"^\s*[A-Za-z_]\w*\(")
+
+
+@dataclass(frozen=True)
+class RunParts:
+    """The factories and the number of steps that a description is resolved to."""
+
+    algorithm: Factory[Algorithm]
+    actor: Factory[Actor]
+    storage: Factory[Storage]
+    envs: Factory[VecEnv] | None
+    """None for a run that learns from data alone, whose spaces are those of the data."""
+    steps: int
+    env_name: str | None
+    """The environment's name as it was given; that of a game of Atari is not in its factory."""
+    is_preprocessed: bool
+    """Whether frames of Atari are preprocessed that would be raw."""
+
+    def scheme(self, seed: int, device: str) -> Scheme:
+        """Make a scheme of the parts."""
+        return Scheme(self.algorithm, self.actor, self.storage, self.envs, device=device, seed=seed)
+
+    def __str__(self) -> str:
+        parts = (self.algorithm, self.actor, self.storage, self.envs)
+        return "\n".join(_format_factory(part) for part in parts if part is not None)
+
+
+def make_parts(
+    description: Mapping[str, Any], factories: Mapping[str, Factory[Any]] | None = None, *, needs_env: bool = True
+) -> RunParts:
+    """Make the factories of a description.
+
+    Args:
+        description: names and hyper-parameters of the parts.
+        factories: parts given as factories, which are used unchanged.
+        needs_env: whether an environment must be named; else one without hyper-parameters may be missing.
+
+    Raises:
+        CompositionError: it names an unknown class, no algorithm or no environment.
+        ValueError: a hyper-parameter is not valid.
+    """
+    made = dict(factories or {})
+    for kind in ("algorithm", "env"):
+        is_optional = kind == "env" and not needs_env and not description[kind]
+        if kind not in made and not description[kind].get("name") and not is_optional:
+            raise CompositionError(f"no {kind} is given; name one by --{kind}")
+    if "algorithm" not in made:
+        algorithm = part_named(Algorithm, description["algorithm"]["name"])
+        made["algorithm"] = _factory(algorithm, _without_name(description["algorithm"]))
+    if "env" not in made and description["env"]:
+        named = description["env"]["name"]
+        made["env"] = _factory(
+            VecEnv, {"env": factory_function(str(named)) or named} | _without_name(description["env"])
+        )
+    given_envs = made.get("env")
+    if given_envs is not None and "env" not in (factories or {}) and description.get("preprocessing", True):
+        made["env"] = preprocessed(given_envs)
+    if "storage" not in made:
+        storage = storage_class(description, made["algorithm"].cls)
+        of_storage = _without_name(description["storage"])
+        if "size" not in of_storage and "size" in hyper_parameters_of(storage):
+            transitions = _ROLLOUT_TRANSITIONS if storage.on_policy else _REPLAYED_TRANSITIONS
+            num_envs = made["env"].hyper_parameters["num_envs"] if "env" in made else 1
+            of_storage = {"size": max(1, transitions // num_envs)} | of_storage
+        made["storage"] = _factory(storage, of_storage)
+    if "actor" not in made:
+        name = description["actor"].get("name")
+        actor = actor_for(made["storage"].cls) if name is None else part_named(Actor, name)
+        made["actor"] = _factory(actor, _without_name(description["actor"]))
+    env = None if given_envs is None else given_envs.hyper_parameters["env"]
+    return RunParts(
+        made["algorithm"],
+        made["actor"],
+        made["storage"],
+        made.get("env"),
+        description.get("steps") or _STEPS,
+        env if env is None or isinstance(env, str) else text_of(env),
+        made.get("env") is not given_envs,
+    )
+
+
+def storage_class(description: Mapping[str, Any], algorithm: type[Algorithm]) -> type[Storage]:
+    """Return the storage class that a description names, or the default for an algorithm."""
+    name = description["storage"].get("name")
+    chosen: type[Storage] = storage_for(algorithm) if name is None else part_named(Storage, name)
+    return chosen
 
 
 def part_named(kind: type[Any], name: str) -> type[Any]:
@@ -51,6 +154,116 @@ def storage_for(algorithm: type[Algorithm]) -> type[Storage]:
 def actor_for(storage: type[Storage]) -> type[Actor]:
     """Return the default actor class for a storage."""
     return OnPolicyActor if storage.on_policy else OffPolicyActor
+
+
+class TextError(ValueError):
+    """Text that is no value of a hyper-parameter."""
+
+
+def value_of(text: Any) -> Any:
+    """Convert a text to the value that it means, also within lists and mappings; other values stay unchanged.
+
+    A Python literal is evaluated. ``Name(...)`` makes a setting: a schedule, an optimiser, an explorer, a kind of
+    window, or a class of an imported module that extends ``Setting``; its arguments are converted in the same way. A
+    bare name is an object of an imported module that makes environments, wrappers or networks, found by
+    :func:`factory_function`. Any other text stays a text. No other code is run.
+
+    Raises:
+        TextError: there is no such setting, its arguments do not fit, or the text is incomplete.
+    """
+    if isinstance(text, Mapping):
+        return {key: value_of(value) for key, value in text.items()}
+    if isinstance(text, list | tuple):
+        return [value_of(value) for value in text]
+    if not isinstance(text, str):
+        return text
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if _BEGINS_A_CALL.match(text):
+            raise TextError(f"cannot parse {text!r}: {getattr(error, 'msg', error)}") from None
+        return text
+    return _node_value(node, text)
+
+
+def _format_factory(factory: Factory[Any]) -> str:
+    """Format a factory with its non-default hyper-parameters."""
+    defaults = {name: parameter.default for name, parameter in hyper_parameters_of(factory.cls).items()}
+    changed = [f"{k}={v!r}" for k, v in factory.hyper_parameters.items() if k not in defaults or v != defaults[k]]
+    return f"{factory.name}({', '.join(changed)})"
+
+
+def _without_name(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("-", "_"): value for name, value in part.items() if name != "name"}
+
+
+def _factory(cls: type[Any], given: Mapping[str, Any]) -> Factory[Any]:
+    """Make a factory from values or texts.
+
+    Where a sequence is expected, a single value becomes one; where a function is, the name of one of an imported module
+    becomes the function.
+    """
+    parameters = hyper_parameters_of(cls)
+    values = {name: value_of(value) for name, value in given.items()}
+    for name, value in values.items():
+        wanted = parameters[name].annotation if name in parameters else Any
+        if typing.get_origin(wanted) is collections.abc.Sequence and not isinstance(value, list):
+            values[name] = [value]
+        elif isinstance(value, str) and _is_of_functions(wanted):
+            values[name] = function_named(value) or value
+    try:
+        factory: Factory[Any] = cls.create_factory(**values)
+    except TypeError as error:
+        # A hyper-parameter that a file names, but the class does not have.
+        raise CompositionError(str(error)) from error
+    return factory
+
+
+def _is_of_functions(annotation: Any) -> bool:
+    """Whether an annotation is that of functions, or None, alone."""
+    kinds = {typing.get_origin(one) or one for one in (typing.get_args(annotation) or (annotation,))}
+    return kinds - {type(None)} == {collections.abc.Callable}
+
+
+def _node_value(node: ast.expr, text: str) -> Any:
+    if isinstance(node, ast.Call):
+        return _setting(node, text)
+    if isinstance(node, ast.Name):
+        maker = factory_function(node.id)
+        return _WORDS.get(node.id, node.id) if maker is None else maker
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_node_value(element, text) for element in node.elts]
+    if isinstance(node, ast.Dict) and None not in node.keys:
+        return {
+            _node_value(key, text): _node_value(value, text)
+            for key, value in zip(node.keys, node.values, strict=True)
+            if key
+        }
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        # A text such as an environment's id with a slash.
+        return text
+
+
+def _setting(node: ast.Call, text: str) -> Any:
+    if not isinstance(node.func, ast.Name) or any(keyword.arg is None for keyword in node.keywords):
+        raise TextError(f"{text!r} is not a setting with plain arguments, such as LinearSchedule(1e-3, 0)")
+    name = node.func.id
+    try:
+        cls = class_named(name)
+    except CompositionError:
+        cls = object
+    if not issubclass(cls, Setting):
+        near = difflib.get_close_matches(name, names_of(Setting), n=1)
+        hint = f"did you mean {near[0]}?" if near else "--import the module that defines it"
+        raise TextError(f"there is no setting {name!r}, which {text!r} names; {hint}")
+    arguments = [_node_value(argument, text) for argument in node.args]
+    named = {str(keyword.arg): _node_value(keyword.value, text) for keyword in node.keywords}
+    try:
+        return cls(*arguments, **named)
+    except (TypeError, ValueError) as error:
+        raise TextError(f"{text!r}: {error}") from error
 
 
 def _concrete(kind: type[Any]) -> Iterator[type[Any]]:

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from pytorchrl.commands.data.choosing import prune, split
-from pytorchrl.commands.data.datasets import convert, ls, merge, show
+from pytorchrl.commands.data.datasets import convert, ls, merge, prune, show, split
 from pytorchrl.commands.data.recording import collect, make
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -1,26 +1,41 @@
-"""Commands that list, show, convert and merge data sets."""
+"""Commands that list, show, convert, merge, prune and split data sets."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from pytorchrl.commands.data.shared import (
-    NOTHING_SAID,
+    NO_ANSWERS,
     AsOptions,
+    Count,
     Format,
     Output,
+    Share,
     Source,
     opened,
     opened_as_it_is,
     write,
 )
+from pytorchrl.commands.shared import check_counts, check_seed
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.pictures.dataset_plot import plot_dataset, refuse_other_suffix
 from pytorchrl.logging.pictures.dataset_sample import data_warnings, sample_of
 from pytorchrl.logging.tables.dataset_report import dataset_report, datasets_table
 from pytorchrl.terminal import TextConsole, tell
-from storages.datasets import about_merged, find_datasets, format_for, merged
+from storages.datasets import (
+    Dataset,
+    SelectedDataset,
+    SelectEpisodes,
+    about_merged,
+    find_datasets,
+    format_for,
+    merged,
+    return_of,
+    succeeded,
+)
+from storages.errors import DatasetError
 
 Picture = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="")]
 
@@ -41,18 +56,18 @@ def ls(path: tyro.conf.Positional[Path] = Path()) -> None:
 def show(
     path: tyro.conf.Positional[Path],
     output: Picture = None,
-    said: AsOptions = NOTHING_SAID,
+    answers: AsOptions = NO_ANSWERS,
 ) -> None:
     """Describe a data set: fields, episodes, returns, scores, how episodes ended, and what is suspicious.
 
     Args:
         path: a data set, the directory of a storage, or a run folder, whose checkpoint's storage is meant.
         output: a picture that ends in .png, or a page that ends in .html: returns, lengths, rewards, actions, coverage.
-        said: what the file leaves open.
+        answers: what the file leaves open.
     """
     if output is not None:
         refuse_other_suffix(output)
-    dataset = opened(path, said)
+    dataset = opened(path, answers)
     report = dataset_report(dataset, watched(dataset, f"Reading {path}", len(dataset), "episodes"))
     console = TextConsole(record=output is not None)
     console.print(report)
@@ -67,7 +82,7 @@ def convert(
     source: Source,
     output: Output,
     format: Format = None,  # noqa: A002
-    said: AsOptions = NOTHING_SAID,
+    answers: AsOptions = NO_ANSWERS,
 ) -> None:
     """Write a data set, a table of steps, or what a storage holds, in another format.
 
@@ -76,10 +91,10 @@ def convert(
             meant.
         output: what is written: a folder for Minari's formats, or a file that ends in .npz; must not exist.
         format: of the output; npz where its name ends in .npz, else minari-hdf5.
-        said: what the source leaves open.
+        answers: what the source leaves open.
     """
     format_for(output, format)
-    dataset = opened(source, said)
+    dataset = opened(source, answers)
     write(output, dataset, len(dataset), format, dataset.about)
 
 
@@ -100,3 +115,103 @@ def merge(
         raise ValueError("merge: name the data sets to be merged")
     datasets = [opened_as_it_is(source) for source in sources]
     write(output, merged(datasets), sum(map(len, datasets)), format, about_merged(datasets))
+
+
+Return = Annotated[float | None, tyro.conf.arg(metavar="RETURN", help_behavior_hint="")]
+Split = Annotated[Path, tyro.conf.arg(metavar="OUTPUT", help_behavior_hint="")]
+
+
+def prune(
+    source: Source,
+    output: Output,
+    min_return: Return = None,
+    max_episodes: Count = None,
+    max_return: Return = None,
+    best_share: Share = None,
+    random_share: Share = None,
+    successes: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    seed: int = 0,
+    format: Format = None,  # noqa: A002
+) -> None:
+    """Write a selection of episodes of a data set as a new one, in their order.
+
+    Args:
+        source: what is read; it stays as it is.
+        output: what is written: a folder for Minari's formats, or a file that ends in .npz; must not exist.
+        min_return: leave out episodes with a lower return.
+        max_episodes: keep so many at most, those with the highest returns.
+        max_return: leave out episodes with a higher return.
+        best_share: keep this share of them, those with the highest returns.
+        random_share: keep this share of them, drawn at random.
+        successes: leave out episodes that did not succeed.
+        seed: of the draw.
+        format: of the output; npz where its name ends in .npz, else minari-hdf5.
+    """
+    format_for(output, format)
+    choices = (min_return, max_episodes, max_return, best_share, random_share)
+    if all(choice is None for choice in choices) and not successes:
+        raise ValueError(
+            "prune: say what to leave out, by --min-return, --max-return, --max-episodes, --best-share, "
+            "--random-share or --successes"
+        )
+    check_counts(max_episodes=max_episodes)
+    check_seed(seed)
+    selection = SelectEpisodes(
+        min_return=min_return,
+        max_episodes=max_episodes,
+        max_return=max_return,
+        best_share=best_share,
+        random_share=random_share,
+        successes=successes,
+        seed=seed,
+    )
+    dataset = opened_as_it_is(source)
+    read = list(watched(((return_of(one), succeeded(one)) for one in dataset), *_reading(dataset)))
+    returns = [value for value, _ in read]
+    try:
+        kept = frozenset(selection.numbers(returns, [success for _, success in read]).tolist())
+    except DatasetError as error:
+        raise DatasetError(f"{source}: {error}") from error
+    if not kept:
+        best = max(returns, default=math.nan)
+        raise ValueError(
+            f"prune: the selection keeps none of the {len(returns)} episodes of {source}; the best return is {best:g}"
+        )
+    episodes = (one for number, one in enumerate(dataset) if number in kept)
+    write(output, episodes, len(kept), format, dataset.about)
+
+
+def split(
+    source: Source,
+    train: Split,
+    validation: Split,
+    validation_share: float = 0.1,
+    seed: int = 0,
+    format: Format = None,  # noqa: A002
+) -> None:
+    """Divide the episodes of a data set into one to train on and one to validate on.
+
+    Args:
+        source: what is read; it stays as it is.
+        train: what is written: a folder for Minari's formats, or a file that ends in .npz; must not exist.
+        validation: as train.
+        validation_share: of the episodes, how many are for validation.
+        seed: of the draw.
+        format: of both; npz where their names end in .npz, else minari-hdf5.
+    """
+    check_seed(seed)
+    if train == validation:
+        raise ValueError(f"split: --train and --validation must be different, got {train} for both")
+    for output in (train, validation):
+        format_for(output, format)
+    dataset = opened_as_it_is(source)
+    parts = [
+        SelectedDataset(dataset, SelectEpisodes(part="train", validation_share=validation_share, seed=seed)),
+        SelectedDataset(dataset, SelectEpisodes(part="validation", validation_share=validation_share, seed=seed)),
+    ]
+    for output, part in zip((train, validation), parts, strict=True):
+        write(output, part, len(part), format, dataset.about)
+
+
+def _reading(dataset: Dataset) -> tuple[str, int, str]:
+    return f"Reading {dataset.path}", len(dataset), "episodes"

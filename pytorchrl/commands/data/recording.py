@@ -6,7 +6,7 @@ from typing import Annotated
 import tyro
 
 from pytorchrl.commands.data.making import Kind, make_dataset
-from pytorchrl.commands.data.shared import Count, Format, Output, say
+from pytorchrl.commands.data.shared import Count, Format, Output, tell_written
 from pytorchrl.commands.shared import Imports, check_seed
 from pytorchrl.experiments import collect_demonstrations
 from pytorchrl.experiments.runs.user_modules import import_modules
@@ -47,7 +47,7 @@ def make(
     """
     check_seed(seed)
     import_modules(imports)
-    say(
+    tell_written(
         make_dataset(
             env,
             kind,
@@ -83,7 +83,7 @@ def collect(
         format: of the output; npz where its name ends in .npz, else minari-hdf5.
     """
     check_seed(seed)
-    say(
+    tell_written(
         collect_demonstrations(
             run, path=output, steps=steps, episodes=episodes, seed=seed, deterministic=not explore, format=format
         )

@@ -29,7 +29,7 @@ Share = Annotated[float | None, tyro.conf.arg(metavar="SHARE", help_behavior_hin
 
 
 @dataclass(frozen=True)
-class Said:
+class AnswerOptions:
     """Options that answer what a file leaves open.
 
     Args:
@@ -56,7 +56,7 @@ class Said:
     first_action: Annotated[int | None, tyro.conf.arg(metavar="NUMBER", help_behavior_hint="")] = None
     leave_out: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PART ...", help_behavior_hint="")] = ()
 
-    def answers(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Return the arguments of :func:`open_dataset`.
 
         Raises:
@@ -70,19 +70,19 @@ class Said:
         return given | {"names": FlatNames(**self.names) if self.names else None}
 
 
-AsOptions = Annotated[Said, tyro.conf.arg(name="")]
+AsOptions = Annotated[AnswerOptions, tyro.conf.arg(name="")]
 """The fields are options of the command."""
-NOTHING_SAID = Said()
+NO_ANSWERS = AnswerOptions()
 
 
-def opened(path: Path, said: Said) -> Dataset:
+def opened(path: Path, answers: AnswerOptions) -> Dataset:
     """Open a data set, the directory of a storage, or the storage in a run's checkpoint."""
-    answers = said.answers()
+    arguments = answers.arguments()
     if path.suffix == RunFolder(path).checkpoint_file.suffix or RunFolder(path).checkpoint_file.is_file():
-        Answers(**answers).refuse_others(path, "a run, or a checkpoint", ())
+        Answers(**arguments).refuse_others(path, "a run, or a checkpoint", ())
         episodes = directory_of_episodes(path)
         return CheckpointDataset(path) if episodes is None else open_dataset(episodes)
-    return open_dataset(path, **answers)
+    return open_dataset(path, **arguments)
 
 
 def opened_as_it_is(path: Path) -> Dataset:
@@ -100,10 +100,10 @@ def write(output: Path, episodes: Iterable[Episode], total: int, format_: str | 
     # The id follows from the output's path, as in Minari.
     of_output = replace(about, dataset_id=None)
     shown = watched(episodes, f"Writing {output}", total, "episodes")
-    say(write_dataset(output, shown, format=format_, about=of_output))
+    tell_written(write_dataset(output, shown, format=format_, about=of_output))
 
 
-def say(written: Written) -> None:
+def tell_written(written: Written) -> None:
     """Print what was written."""
     size = f"{counted(written.episodes, 'episode')}, {counted(written.steps, 'transition')}"
     tell(f"{written.path}: {size} ({written.format})")

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
@@ -11,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytorchrl.commands.shared import STOPPED
-from pytorchrl.commands.sweeps.claims import Claims, alone_in
-from pytorchrl.commands.sweeps.ranges import range_of
-from pytorchrl.commands.sweeps.trials import Trial, train
+from pytorchrl.commands.sweeps.trials import Claims, Trial, alone_in, train
 from pytorchrl.comparison.tables import Table, csv_of, print_table
 from pytorchrl.experiments.runs.run_lock import RunInUseError
 from pytorchrl.scheme.compatibility import CompositionError
@@ -87,7 +86,7 @@ class Search:
             if known != varied:
                 self.close()
                 raise CompositionError(
-                    f"{log_dir} holds a study that varies {_told(known)}, this one varies {_told(varied)}; choose "
+                    f"{log_dir} holds a study that varies {_format(known)}, this one varies {_format(varied)}; choose "
                     f"another --log-dir"
                 )
             self._study.set_user_attr(_VARIED, varied)
@@ -220,17 +219,17 @@ class Search:
         evaluations = [one.evaluations() for one in runs]
         with self._lock:
             if pruned:
-                said, _ = "pruned", ended(state=_state("PRUNED"))
+                outcome, _ = "pruned", ended(state=_state("PRUNED"))
             elif status not in (0, STOPPED):
-                said, _ = "failed", ended(state=_state("FAIL"))
+                outcome, _ = "failed", ended(state=_state("FAIL"))
             elif all(found and found[-1][0] >= self._steps for found in evaluations):
                 final = sum(found[-1][1] for found in evaluations) / len(runs)
-                said, _ = f"final return {final:.1f}", ended(final)
+                outcome, _ = f"final return {final:.1f}", ended(final)
             else:
                 # Its process was stopped; the trial goes on with the next call.
-                said = "stopped"
+                outcome = "stopped"
             values = ", ".join(f"{name}={value}" for name, value in runs[0].values.items())
-            tell(f"{self._folder(trial.number)} ({values}): {said}")
+            tell(f"{self._folder(trial.number)} ({values}): {outcome}")
 
     def _runs(self, trial: Any) -> list[Trial]:
         values = {name: str(trial.params[name]) for name in self._vary}
@@ -260,5 +259,47 @@ def _state(name: str) -> Any:
     return TrialState[name]
 
 
-def _told(varied: Mapping[str, Sequence[str]]) -> str:
+def _format(varied: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(f"{name} {' '.join(values)}" for name, values in varied.items())
+
+
+@dataclass(frozen=True)
+class Range:
+    """A closed interval of numbers: ``1e-5..1e-2:log``, ``16..256``."""
+
+    low: float
+    high: float
+    log: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a range of integers."""
+        return isinstance(self.low, int)
+
+
+def range_of(text: str) -> Range | None:
+    """Parse a range; return None where the text is none.
+
+    Raises:
+        CompositionError: its ends are no numbers, or do not fit.
+    """
+    if ".." not in text:
+        return None
+    numbers, colon, scale = text.partition(":")
+    try:
+        ends = [_number(end) for end in numbers.split("..", 1)]
+    except ValueError:
+        raise CompositionError(f"{text!r} is no range of numbers, such as 1e-5..1e-2:log or 16..256") from None
+    low, high = ends if all(isinstance(end, int) for end in ends) else map(float, ends)
+    if not low < high or (colon and scale != "log") or (scale == "log" and low <= 0):
+        raise CompositionError(
+            f"{text!r} must go from a smaller number to a larger one, both above 0 with :log, such as 1e-5..1e-2:log"
+        )
+    return Range(low, high, scale == "log")
+
+
+def _number(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

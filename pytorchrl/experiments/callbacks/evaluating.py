@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytorchrl.agent.envs.vec_env import VecEnv
-from pytorchrl.agent.process_seeds import seeding_processes
+from pytorchrl.agent.global_generators import seeding_processes
 from pytorchrl.experiments.callbacks.callback import Callback, is_due
 from pytorchrl.experiments.recordings.filming import film
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.outputs.values.value import ActionValueFunction
+from pytorchrl.agent.actors.outputs.value import ActionValueFunction
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.experiments.callbacks.of_data import EvaluateOnData, episodes_with_steps, spaces_of

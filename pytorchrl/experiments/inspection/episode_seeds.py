@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.copies.action_log import STEPS_OF_BLOCK
 from pytorchrl.agent.envs.copies.copies import seeds_of_copies
+from pytorchrl.agent.envs.copies.histories import STEPS_OF_BLOCK
 from pytorchrl.agent.envs.copies.replayable import drawn_seed, seeds_after, shows
 from pytorchrl.agent.envs.plain_data import as_arrays
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage

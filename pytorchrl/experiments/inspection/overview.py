@@ -18,7 +18,7 @@ from pytorchrl.experiments.inspection.saved_storage import (
 from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.run_folder import file_of
 from storages import DatasetError
-from storages.core.ring.summary import Episodes as EpisodesStored
+from storages.core.ring.summary import EpisodeSummary as EpisodesStored
 from storages.core.ring.summary import Field, episodes_of, fields_of
 from storages.datasets import About
 from storages.datasets.directories import RingDataset

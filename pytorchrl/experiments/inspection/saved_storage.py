@@ -19,12 +19,13 @@ from pytorchrl.scheme.compatibility import CompositionError
 from storages import DatasetError, Storage
 from storages.component.schedule import LinearSchedule
 from storages.core.ring.ring import Ring
+from storages.core.ring.state import load_state
 from storages.core.sampling.episode_index import EpisodeIndex
 from storages.core.sampling.episode_starts import EpisodeStarts
 from storages.core.sampling.prioritized import Priorities
 from storages.core.sampling.priority_trees import PrioritySettings
 from storages.persistent import PersistenceError, read_state
-from storages.windows import Episodes, Sequences
+from storages.sequence_settings import Episodes, Sequences
 
 WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 """Exceptions raised by loading a state with unexpected contents."""
@@ -178,7 +179,7 @@ def refuse_data_set(saved: Mapping[str, Any], config: Mapping[str, Any]) -> None
 def ring_of(saved: Mapping[str, Any], name: str) -> Ring:
     """Restore the ring buffer of a storage of a class."""
     ring = Ring(saved["size"], name, in_records=not _on_policy(name), stacked_frames=_stacked_frames(saved))
-    ring.load_state_dict(saved)
+    load_state(ring, saved)
     return ring
 
 

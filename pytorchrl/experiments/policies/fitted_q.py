@@ -10,9 +10,9 @@ from torch import Tensor
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads import ActionValue
 from pytorchrl.agent.algorithms.algorithm import Algorithm
-from pytorchrl.agent.algorithms.targets import Target
+from pytorchrl.agent.algorithms.training import Target
 from pytorchrl.agent.explorers import Exploration
-from pytorchrl.agent.torch_random import seeded
+from pytorchrl.agent.global_generators import seeded
 from storages.component.factory import Factory
 from storages.transition import OBS2, Batch
 
@@ -89,7 +89,7 @@ class FittedQ:
         self._adam.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._adam.step()
-        self._target.follow(self._polyak)
+        self._target.update(self._polyak)
         return loss.detach()
 
     def _actions(self, obs: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ class RewardFunction:
         counted = np.asarray(action, space.dtype) - np.asarray(getattr(space, "start", 0), space.dtype)
         stored = torch.as_tensor(counted.reshape(-1, *(space.shape or (1,))), device=algorithm.device)
         with algorithm.actor.acting(noisy=False):
-            reward = algorithm.reward_to_keep(algorithm.actor.view(obs), algorithm.codec.from_storage(stored))
+            reward = algorithm.exported_reward(algorithm.actor.view(obs), algorithm.codec.from_storage(stored))
         numbers: NDArray[np.float32] = reward[:, 0].cpu().numpy()
         return numbers
 

@@ -17,7 +17,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.spaces import EnvActions, space_from_data, with_trailing_axis
 from pytorchrl.agent.envs.wrappers.flat_observation import flattened
 from pytorchrl.agent.explorers import Exploration
-from pytorchrl.agent.torch_random import seeded
+from pytorchrl.agent.global_generators import seeded
 from pytorchrl.experiments.policies.policy_export import export_policy
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError

@@ -18,7 +18,7 @@ from pytorchrl.agent.device import DefaultDtypeError, DeviceError, find_device
 from pytorchrl.agent.envs.other_packages import find_registered
 from pytorchrl.agent.envs.spaces import have_other_bounds, space_from_data
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
-from pytorchrl.agent.torch_random import seeded
+from pytorchrl.agent.global_generators import seeded
 from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.run_folder import RunFolder

@@ -102,7 +102,7 @@ def _take_networks(scheme: Scheme, weights: Mapping[str, Tensor]) -> list[str]:
             if name in taken and key in parts[name] and parts[name][key].shape == tensor.shape:
                 tensor.copy_(parts[name][key])
     for target in scheme.algorithm.training.targets.values():
-        target.follow(0.0)
+        target.update(0.0)
     return fitting
 
 

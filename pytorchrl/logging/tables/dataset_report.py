@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pytorchrl.logging.tables.storage_report import counted, episodes_tables, fields_table, format_bytes
 from pytorchrl.terminal import printable
-from storages.core.ring.summary import ENDINGS, Episodes, Field
+from storages.core.ring.summary import ENDINGS, EpisodeSummary, Field
 from storages.datasets import About, Dataset, normalised, open_dataset, references_of, return_of
 from storages.datasets.dataset import layout_of
 from storages.episode import Episode
@@ -55,7 +55,9 @@ def dataset_report(dataset: Dataset, episodes: Iterable[Episode]) -> Group:
         _heading(dataset, returns, sum(lengths)),
         fields_table(fields),
         episodes_tables(
-            Episodes(np.array(returns), np.array(lengths, np.int64), ended, np.array(begins, bool) & (ended < _ENDED))
+            EpisodeSummary(
+                np.array(returns), np.array(lengths, np.int64), ended, np.array(begins, bool) & (ended < _ENDED)
+            )
         ),
     )
 

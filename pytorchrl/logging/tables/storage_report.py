@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from storages.core.ring.summary import ENDINGS, Episodes, Field
+from storages.core.ring.summary import ENDINGS, EpisodeSummary, Field
 
 if TYPE_CHECKING:
     from pytorchrl.experiments.inspection.overview import Inspection
@@ -80,7 +80,7 @@ def fields_table(fields: Sequence[Field]) -> Table:
     return table
 
 
-def episodes_tables(episodes: Episodes) -> Group:
+def episodes_tables(episodes: EpisodeSummary) -> Group:
     """Return the number and the ends of episodes, and the returns and lengths of whole ones."""
     whole = int(np.count_nonzero(episodes.whole))
     endings = ", ".join(f"{episodes.ended(ending):,} {ending}" for ending in ENDINGS)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pytorchrl.agent.process_seeds import seed_process
+from pytorchrl.agent.global_generators import seed_process
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.distributed.blueprint import Blueprint
 from pytorchrl.scheme.distributed.initial_errors import initial_errors

@@ -14,7 +14,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Explorer
-from pytorchrl.agent.process_seeds import seed_process
+from pytorchrl.agent.global_generators import seed_process
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.distributed.blueprint import with_explorer
 from pytorchrl.scheme.distributed.collection_worker import RunState

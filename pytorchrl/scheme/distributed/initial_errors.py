@@ -27,7 +27,7 @@ def initial_errors(algorithm: Algorithm, recorder: Storage, steps: int) -> NDArr
         CompositionError: the algorithm returns no errors.
     """
     for target in algorithm.training.targets.values():
-        target.follow(0.0)
+        target.update(0.0)
     losses = algorithm.losses(algorithm.read(_on(algorithm.device, recorder.newest_steps(steps))))
     if losses.errors is None:
         raise CompositionError(

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from pytorchrl.agent.actors import OffPolicyActor, OnPolicyActor
 from pytorchrl.agent.algorithms import DQN, IMPALA, PPO, R2D2, SAC
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
-from pytorchrl.agent.algorithms.value_based.nstep_q_learning import NStepQLearning
+from pytorchrl.agent.algorithms.value_based.rollout_q_learning import NStepQLearning
 from pytorchrl.agent.explorers import ApeXEpsilonGreedy, EpsilonGreedy
 from pytorchrl.agent.optimizers import RMSprop
 from pytorchrl.scheme.distributed.plan import Communication

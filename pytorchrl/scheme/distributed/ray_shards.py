@@ -9,13 +9,13 @@ import numpy as np
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostError, OutOfMemoryError, RayActorError
 
-from pytorchrl.agent.process_seeds import seed_process, seeds_of_processes
+from pytorchrl.agent.global_generators import seed_process, seeds_of_processes
 from storages.component.factory import Factory
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sharded import Pending, ReplayShard, ShardGroup, ShardLostError, factory_of_shard
 from storages.sharded.compact_steps import Compact
 from storages.sharded.offered_pieces import OfferedPieces
-from storages.sharded.replay_shard import Reply, Update
+from storages.sharded.replay_shard import ShardReply, Update
 
 _OPTIONS = ("num_cpus", "num_gpus", "memory")
 _SECONDS_TO_CLOSE = 60.0
@@ -104,7 +104,7 @@ class RayShards(ShardGroup):
         progress: tuple[int, int] | None,
         batches: int,
         batch_size: int,
-    ) -> Pending[Reply]:
+    ) -> Pending[ShardReply]:
         """Call :meth:`ReplayShard.exchange` asynchronously, with shared memory for the batches."""
         offered = self._offered[shard]
         piece = offered.take() if batches else None

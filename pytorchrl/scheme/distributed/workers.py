@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError, OutOfMemoryError, RayActorError
 
-from pytorchrl.agent.envs.long_waits import LongWait
+from pytorchrl.agent.envs.worker_processes import LongWait
 from pytorchrl.scheme.distributed.errors import WorkerDiedError
 from pytorchrl.terminal import tell
 

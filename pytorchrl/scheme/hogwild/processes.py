@@ -12,8 +12,8 @@ import numpy as np
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
-from pytorchrl.agent.envs.long_waits import LongWait
-from pytorchrl.agent.process_seeds import seeds_of_processes
+from pytorchrl.agent.envs.worker_processes import LongWait
+from pytorchrl.agent.global_generators import seeds_of_processes
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.hogwild.shared_training import SharedTraining
 from pytorchrl.scheme.hogwild.worker import HogwildParts, Order, Report, serve

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from pytorchrl.agent.envs.long_waits import LongWait
-from pytorchrl.agent.envs.worker_signals import WorkerSignals, how_it_ended, worker_signals
-from pytorchrl.agent.process_seeds import seed_process, seeding_processes
+from pytorchrl.agent.envs.worker_processes import LongWait, WorkerSignals, how_it_ended, worker_signals
+from pytorchrl.agent.global_generators import seed_process, seeding_processes
 from pytorchrl.scheme.overlap.link import PipeToLearner, receive, send
 from storages.component.closing import close_all
 
@@ -119,7 +118,7 @@ def _begin(
     seed: np.random.SeedSequence, signals: WorkerSignals, serve: Callable[..., None], link: PipeToLearner, *rest: Any
 ) -> None:
     """Prepare a process that was forked from the learner's one, and let it serve."""
-    signals.heed()
+    signals.apply()
     # Inherited objects belong to the learner: their finalisers must not run here.
     gc.freeze()
     # Fork does not copy the learner's threads, and torch would wait for its thread pool forever.

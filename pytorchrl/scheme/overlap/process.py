@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.long_waits import LongWait
+from pytorchrl.agent.envs.worker_processes import LongWait
 from pytorchrl.scheme.overlap.forked_process import SECONDS_BETWEEN_LOOKS, ForkedProcess
 from pytorchrl.scheme.overlap.link import Failed, Finished, Laid, Link, Made, Reply, send
 from pytorchrl.scheme.overlap.step_slots import StepLayout

@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
-from pytorchrl.agent.process_seeds import seeds_of_processes
+from pytorchrl.agent.global_generators import seeds_of_processes
 from pytorchrl.scheme.overlap.forked_process import end_processes
 from pytorchrl.scheme.overlap.process import CollectorProcess
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind, SharedArrays

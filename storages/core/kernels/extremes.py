@@ -67,7 +67,7 @@ def follow_masses(
         if (before != smallest) & (before != largest) & (alive >= smallest) & (mass <= largest):
             continue
         if (before == smallest and alive > smallest) or (before == largest and mass < largest):
-            _look_through_leaves(nodes, size, block, extreme)
+            _update_from_leaves(nodes, size, block, extreme)
         else:
             nodes[extreme], nodes[extreme + _ONE] = min(smallest, alive), max(largest, mass)
         if nodes[extreme] != smallest or nodes[extreme + _ONE] != largest:
@@ -80,10 +80,10 @@ def follow_masses(
 def rebuild_extremes(nodes: NDArray[np.float64], blocks: NDArray[np.uint64], size: int) -> None:
     """Recompute all extremes."""
     for block in range(np.int64(blocks[1] - blocks[0]) // 2):
-        _look_through_leaves(nodes, size, np.uint64(block), blocks[0] + np.uint64(2 * block))
+        _update_from_leaves(nodes, size, np.uint64(block), blocks[0] + np.uint64(2 * block))
     for level in range(1, blocks.shape[0] - 1):
         for block in range(np.int64(blocks[level + 1] - blocks[level]) // 2):
-            _look_through_blocks(nodes, blocks, level, np.uint64(block))
+            _update_from_blocks(nodes, blocks, level, np.uint64(block))
 
 
 @kernel
@@ -95,14 +95,14 @@ def _follow_blocks(
         kept = 0
         for i in range(count):
             block = changed[i] >> _SHIFT
-            if _look_through_blocks(nodes, blocks, level, block):
+            if _update_from_blocks(nodes, blocks, level, block):
                 changed[kept] = block
                 kept += 1
         count = kept
 
 
 @kernel
-def _look_through_leaves(nodes: NDArray[np.float64], size: int, block: np.uint64, extreme: np.uint64) -> None:
+def _update_from_leaves(nodes: NDArray[np.float64], size: int, block: np.uint64, extreme: np.uint64) -> None:
     first = np.int64(block) * _BLOCK
     smallest, largest = math.inf, 0.0
     for leaf in range(first, min(int(first) + _BLOCK, size)):
@@ -113,7 +113,7 @@ def _look_through_leaves(nodes: NDArray[np.float64], size: int, block: np.uint64
 
 
 @kernel
-def _look_through_blocks(nodes: NDArray[np.float64], blocks: NDArray[np.uint64], level: int, block: np.uint64) -> bool:
+def _update_from_blocks(nodes: NDArray[np.float64], blocks: NDArray[np.uint64], level: int, block: np.uint64) -> bool:
     """Recompute a block's extremes from its child blocks; return whether they changed."""
     first = np.int64(blocks[level - 1]) + np.int64(block) * 2 * _BLOCK
     smallest, largest = math.inf, 0.0

@@ -178,7 +178,7 @@ def prefetch(array: NDArray[Any], row: int, column: int) -> None:
     """Prefetch the cache line of ``array[row, column]`` of a two-dimensional array.
 
     Random rows are not in the cache, and a loop that copies them waits for each. Prefetched, their cache misses
-    overlap: copying 256 rows of 17 numbers out of a million takes 2.4 instead of 11 microseconds.
+    overlap.
     """
     prefetch_at(address_of(array) + row * array.strides[0] + column * array.strides[1])
 

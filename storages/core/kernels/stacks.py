@@ -203,7 +203,7 @@ def gather_stacks(
         if following.shape[0]:
             row = last[i] % num_rows
             stack = address_of(following) + i * depth * width
-            if final_numbers[row, 0] < 0 and row + 1 < num_rows and _lie_together(before, depth - 2, num_envs, row):
+            if final_numbers[row, 0] < 0 and row + 1 < num_rows and _are_contiguous(before, depth - 2, num_envs, row):
                 copy_bytes(stack, address_of(frames) + (row - (depth - 2)) * width, depth * width)
                 continue
             _older_frames(frames, depth, 1, before, padding, padding_frames, num_envs, row, stack)
@@ -231,7 +231,7 @@ def _older_frames(
     """Write a stack's frames up to that of a row, before its ``newer`` last ones."""
     num_rows, width = frames.shape
     older = depth - 1 - newer
-    if _lie_together(before, older, num_envs, row):
+    if _are_contiguous(before, older, num_envs, row):
         copy_bytes(stack, address_of(frames) + (row - older) * width, (older + 1) * width)
         return
     stored = np.int64(before[row, 0])
@@ -254,7 +254,7 @@ def _older_frames(
 
 
 @inlined_kernel
-def _lie_together(before: NDArray[np.uint8], older: int, num_envs: int, row: int) -> bool:
+def _are_contiguous(before: NDArray[np.uint8], older: int, num_envs: int, row: int) -> bool:
     """Return whether the ``older`` frames of a row's stack are contiguous with it, so that one copy suffices."""
     return bool(num_envs == 1 and row >= older and before[row, 0] >= older)
 

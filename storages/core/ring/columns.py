@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from storages.core.kernels.gather import gather_fields
 from storages.core.ring.addresses import AddressTable, Selection
-from storages.core.ring.column import Column, saved_leaf
+from storages.core.ring.column import Column
 from storages.core.ring.frames import FrameColumn
 from storages.core.ring.insertion import RingWriter
 from storages.core.ring.layout import FieldKey, Layout, LeafLayout, nest, text
-from storages.core.ring.sharing import SharedRecords
 from storages.core.ring.side_table import NOTHING, SideTable
 from storages.core.ring.snapshot import CUT_BEFORE, FINAL, HAS_FINAL, ArrayKey, Fragments, RowSpan, slots, spans
-from storages.transition import SUCCESSORS, TRUNC2, Array
+from storages.transition import DONE, SUCCESSORS, TRUNC2, Array
 
 SUCCESSORS_OF = {first: successor for successor, first in SUCCESSORS.items()}
 
@@ -48,7 +47,8 @@ class Columns:
         kept = {path: leaf for path, leaf in layout.items() if path[0] not in SUCCESSORS and path not in stacked}
         together = {path: leaf for path, leaf in kept.items() if in_records and _size(leaf) <= _LARGEST_IN_RECORD_BYTES}
         offsets, self._record_bytes = _record(together | {_NUMBER: LeafLayout((), np.dtype(np.int32))})
-        self._records = np.zeros((rows, num_envs, self._record_bytes), np.uint8)
+        self.records = np.zeros((rows, num_envs, self._record_bytes), np.uint8)
+        """(rows, E, bytes): the leaves that are interleaved."""
         self.inserted: dict[FieldKey, Column] = {}
         """The columns that samples fill."""
         for path, leaf in kept.items():
@@ -88,7 +88,7 @@ class Columns:
 
         The contents of rows that are not live are undefined.
         """
-        # Called for each batch, hence no call of a further method.
+        # Called for each batch: a further method would cost time.
         return (self.inserted.get((key,)) or self.computed[(key,)]).data
 
     def chained(self) -> Iterable[tuple[FieldKey, Column]]:
@@ -99,7 +99,12 @@ class Columns:
     def nbytes(self) -> int:
         """Bytes of all memory."""
         columns = (*self.inserted.values(), *self.computed.values(), *self._dropped.values())
-        return self._records.nbytes + self.finals.nbytes + sum(column.nbytes for column in columns)
+        return self.records.nbytes + self.finals.nbytes + sum(column.nbytes for column in columns)
+
+    @property
+    def bytes_of_a_step(self) -> int:
+        """Bytes of a step, without side tables."""
+        return self._num_envs * sum(column.width for column in self.inserted.values())
 
     @property
     def tables(self) -> list[SideTable]:
@@ -133,6 +138,30 @@ class Columns:
         places = self.finals.append(slot, envs)
         for key, column in self.chained():
             self.finals.values(text(key))[places] = column.bytes_in(following, envs)
+
+    def store_interrupted(self, arrays: Mapping[FieldKey, Array], step: int) -> NDArray[np.bool_]:
+        """Store next observations of the newest step that the observations of a step to be inserted differ from.
+
+        They differ where experience was interrupted without an end of the episode: by a run resumed with new episodes,
+        or between slices of different workers.
+
+        Args:
+            arrays: (E, ...), the step.
+            step: its number.
+
+        Returns:
+            (E,), where they differ.
+        """
+        slot = step % self._rows
+        differs: NDArray[np.bool_] = arrays[(DONE,)][:, 0] != self.ended
+        for path, column in self.chained():
+            column_differs = column.differs(slot, arrays[path])
+            if column_differs is not None:
+                differs |= column_differs
+        differs &= ~self.ended
+        if differs.any():
+            self.store_finals((step - 1) % self._rows, slot, np.flatnonzero(differs))
+        return differs
 
     def steps_of(self, env: int, first: int, end: int) -> dict[FieldKey, Array]:
         """Return copies of an environment's rows [first, end), and in one row more the last one's next values.
@@ -194,10 +223,6 @@ class Columns:
         leaf: Array = value
         return leaf
 
-    def shared(self, rows: NDArray[np.int64]) -> SharedRecords:
-        """Return what shares the memory of rows, some of which a state holds."""
-        return SharedRecords(self._records, rows)
-
     # Spans of rows
 
     def drop(self, slots: NDArray[np.int64]) -> None:
@@ -243,7 +268,7 @@ class Columns:
         # Views into the records, and addresses, are made again.
         return {
             "arguments": self._arguments,
-            "records": self._records,
+            "records": self.records,
             "apart": {path: column for path, column in self.inserted.items() if column.own},
             "computed": self.computed,
             "ended": self.ended,
@@ -252,7 +277,7 @@ class Columns:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Columns.__init__(self, *state["arguments"])
-        self._records[...], self.ended[...] = state["records"], state["ended"]
+        self.records[...], self.ended[...] = state["records"], state["ended"]
         self.inserted.update(state["apart"])
         self.stacked = {key: column for key, column in self.inserted.items() if isinstance(column, FrameColumn)}
         self.computed.update(state["computed"])
@@ -271,16 +296,7 @@ class Columns:
         """Return a view of one field of all records."""
         inner = np.empty(leaf.shape, leaf.dtype).strides
         strides = (self._num_envs * self._record_bytes, self._record_bytes, *inner)
-        return np.ndarray((self._rows, self._num_envs, *leaf.shape), leaf.dtype, self._records.data, offset, strides)
-
-
-def saved_layout(state: Mapping[str, Any]) -> Layout:
-    """Return the layout of the ring that a state was saved from; empty where it had none yet."""
-    layout: Layout = {}
-    for leaf in state["leaves"]:
-        depth, of_a_row = leaf["depth"], saved_leaf(leaf)
-        layout[tuple(leaf["path"])] = LeafLayout(((depth,) if depth > 1 else ()) + of_a_row.shape, of_a_row.dtype)
-    return layout | {(SUCCESSORS_OF[p[0]], *p[1:]): leaf for p, leaf in layout.items() if p[0] in SUCCESSORS_OF}
+        return np.ndarray((self._rows, self._num_envs, *leaf.shape), leaf.dtype, self.records.data, offset, strides)
 
 
 def _record(leaves: Mapping[FieldKey, LeafLayout]) -> tuple[dict[FieldKey, int], int]:

@@ -24,7 +24,7 @@ _COMPILED_FOR: set[tuple[bool, Any]] = set()
 """Pairs (has stacks, array types) for which this process has compiled a fast path already."""
 
 
-class Slice(NamedTuple):
+class StepBlock(NamedTuple):
     """Many steps of the right shapes and dtypes."""
 
     steps: int
@@ -115,11 +115,11 @@ class RingWriter:
         self._insert(step, False, 1, False)
         self._store_stacks(block, step, starts)
 
-    def slice_of(self, arrays: Mapping[FieldKey, Array], steps: int) -> Slice:
-        """Return steps as a slice for :meth:`append_slice`."""
-        return Slice(steps, [np.ascontiguousarray(arrays[key]) for key in self._keys])
+    def block_of(self, arrays: Mapping[FieldKey, Array], steps: int) -> StepBlock:
+        """Return steps as a slice for :meth:`append_block`."""
+        return StepBlock(steps, [np.ascontiguousarray(arrays[key]) for key in self._keys])
 
-    def append_slice(self, block: Slice, first: int, most: int, step: int, check: bool) -> int:
+    def append_block(self, block: StepBlock, first: int, most: int, step: int, check: bool) -> int:
         """Store steps of a slice, up to the first that :meth:`append` would leave to the slow path.
 
         Args:
@@ -152,20 +152,20 @@ class RingWriter:
         if not self._insert_next(step, check, 1):
             return False
         if self._left_to_python == COMPILED_AFTER_STEPS and _COMPILED_FOR:
-            self._compile(leaves, arrays, anew=False)
+            self._compile(leaves, arrays, for_new_types=False)
         self._left_to_python -= 1
         if self._left_to_python == 0:
             self._left_to_python = COMPILED_AFTER_STEPS
-            self._compile(leaves, arrays, anew=True)
+            self._compile(leaves, arrays, for_new_types=True)
         return True
 
-    def _compile(self, leaves: tuple[Any, ...], arrays: tuple[Array, ...], anew: bool) -> None:
+    def _compile(self, leaves: tuple[Any, ...], arrays: tuple[Array, ...], for_new_types: bool) -> None:
         """Compile the fast path for samples of these types, if their arrays can be read by address.
 
         Args:
             leaves: leaves of the sample.
             arrays: the arrays stored for them.
-            anew: whether to compile for new types; otherwise only what was compiled before is used.
+            for_new_types: whether to compile for new types; otherwise only what was compiled before is used.
         """
         pick = self._pick_leaves
         if not all(type(leaf) is np.ndarray for leaf in leaves):
@@ -181,7 +181,7 @@ class RingWriter:
             # A dtype that numba does not support.
             return
         types = bool(self._stacks), array_types
-        if anew or types in _COMPILED_FOR:
+        if for_new_types or types in _COMPILED_FOR:
             compile_for = kernel.compiled_reader if self._stacks else kernel.compiled_append
             self._pick, self._compiled = pick, compile_for(array_types)
             _COMPILED_FOR.add(types)

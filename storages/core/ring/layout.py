@@ -62,7 +62,7 @@ SCALAR = LeafLayout((1,), np.dtype(np.float32))
 def leaves(sample: Sample) -> Iterator[tuple[FieldKey, Leaf]]:
     """Iterate over the arrays of a sample and their keys."""
     for key, value in sample.items():
-        # Checked first, because isinstance() with Mapping takes ten times as long.
+        # Checked first, because isinstance() with Mapping is slow.
         if type(value) is np.ndarray:
             yield (key,), value
         elif isinstance(value, Mapping):
@@ -88,13 +88,21 @@ def text(path: FieldKey) -> str:
     return path[0] if len(path) == 1 else f"{path[0]}[{path[1]!r}]"
 
 
-def first_layout(sample: Sample, owner: str, computed: frozenset[str] = frozenset()) -> tuple[Layout, int]:
+def stored_fields(sample: Sample, fields: frozenset[str] | None) -> Sample:
+    """Return the fields of a sample that are stored; all where ``fields`` is None."""
+    return sample if fields is None else {key: value for key, value in sample.items() if key in fields}
+
+
+def first_layout(
+    sample: Sample, owner: str, computed: frozenset[str] = frozenset(), made_for: int | None = None
+) -> tuple[Layout, int]:
     """Return the layout of a first sample, and its number of environments.
 
     Args:
         sample: the first one.
         owner: the storage's name.
         computed: fields that the storage computes; samples must not have them.
+        made_for: the number of environments that the storage was made for; None for any.
 
     Raises:
         SampleError: a required field is missing or empty, a name is not a string or is reserved for a field that the
@@ -129,6 +137,8 @@ def first_layout(sample: Sample, owner: str, computed: frozenset[str] = frozense
                 f"beside {_shown(of_first)}"
             )
     layout.setdefault((TRUNC2,), LeafLayout((1,), np.dtype(np.bool_)))
+    if made_for not in (None, num_envs):
+        raise SampleError(f"{owner}: made for {made_for} environments, the sample holds {num_envs}")
     return layout, num_envs
 
 
@@ -176,12 +186,33 @@ def _shown(layout: Layout) -> str:
     return str({path[0]: f"{leaf.dtype}{leaf.shape}" for path, leaf in layout.items()}) if layout else "nothing"
 
 
-def fit(sample: Sample, layout: Layout, num_envs: int, owner: str) -> dict[FieldKey, Array]:
+def fit(
+    sample: Sample, layout: Layout, num_envs: int, owner: str, layout_from: str | None = None
+) -> dict[FieldKey, Array]:
     """Return the arrays of a sample in the shapes and dtypes of the layout; flags and integer rewards are converted.
+
+    Args:
+        sample: the sample.
+        layout: that of the first sample.
+        num_envs: environments in a step.
+        owner: the storage's name.
+        layout_from: where the layout comes from, if not from a sample of this process.
 
     Raises:
         SampleError: a field is missing, unknown, or of another shape or dtype.
     """
+    try:
+        return _fitting(sample, layout, num_envs, owner)
+    except SampleError as error:
+        if layout_from is None:
+            raise
+        raise SampleError(
+            f"{error}. The first sample was that of {layout_from}, which this storage goes on with; for other "
+            f"spaces or another number of environments, begin an empty storage"
+        ) from None
+
+
+def _fitting(sample: Sample, layout: Layout, num_envs: int, owner: str) -> dict[FieldKey, Array]:
     arrays: dict[FieldKey, Array] = {}
     for path, leaf in leaves(sample):
         expected = layout.get(path)

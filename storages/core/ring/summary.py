@@ -25,7 +25,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Episodes:
+class EpisodeSummary:
     """The episodes, or their stored steps, environment by environment; arrays (episodes,)."""
 
     returns: NDArray[np.float64]
@@ -51,7 +51,7 @@ def fields_of(ring: Ring) -> list[Field]:
     return fields
 
 
-def episodes_of(ring: Ring) -> Episodes:
+def episodes_of(ring: Ring) -> EpisodeSummary:
     """Return the episodes in a ring, which must not be empty."""
     rows = np.arange(ring.oldest, ring.steps) % ring.rows
     rewards, begins, terminated, truncated = (_by_environment(ring, key, rows) for key in (REW, DONE, DONE2, TRUNC2))
@@ -63,7 +63,7 @@ def episodes_of(ring: Ring) -> Episodes:
     ending = np.select(
         [terminated.ravel()[ends] > 0, truncated.ravel()[ends] > 0, broken.ravel()[ends]], [0, 1, 2], default=3
     )
-    return Episodes(
+    return EpisodeSummary(
         returns=np.add.reduceat(rewards.ravel().astype(np.float64), starts),
         lengths=ends - starts + 1,
         endings=ending,

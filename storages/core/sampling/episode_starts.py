@@ -9,8 +9,8 @@ from storages.core.kernels import episode_rows as kernel
 from storages.core.parts import TransitionList
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
+from storages.sequence_settings import Episodes
 from storages.transition import DONE, DONE2, TRUNC2, Array
-from storages.windows import Episodes
 
 _FEWEST_PLACES = 64
 BYTES_OF_A_TRANSITION = 16
@@ -104,9 +104,9 @@ class EpisodeStarts:
         numbers, ring = self.numbers, self._ring
         if not len(numbers):
             return np.sort(self._starts_of(np.arange(ring.end - ring.envs, ring.end)))
-        return numbers[np.searchsorted(numbers, self.where_to_begin(first)) :]
+        return numbers[np.searchsorted(numbers, self.first_candidate(first)) :]
 
-    def where_to_begin(self, first: int) -> int:
+    def first_candidate(self, first: int) -> int:
         """Return ``first``, or the newest start if that is earlier."""
         return min(first, int(self._starts[self._bounds[1] - 1])) if len(self.numbers) else first
 

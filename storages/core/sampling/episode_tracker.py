@@ -10,7 +10,7 @@ from storages.core.parts import RingObserver
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
 from storages.core.sampling.episode_starts import BYTES_OF_A_TRANSITION, EpisodeStarts
-from storages.windows import Episodes
+from storages.sequence_settings import Episodes
 
 
 class EpisodeTracker(RingObserver):

@@ -66,8 +66,9 @@ class Priorities:
         """The largest error of any update; 1 before the first that is not 0."""
         self.knows_errors = False
         """Whether any update had an error that is not 0."""
-        self._default_error = default_error
-        self._initial_error = np.nan
+        self.default_error = default_error
+        self.initial_error = np.nan
+        """The error of a transition that has not been in an update yet."""
         self._set_initial_error()
         self._changed: NDArray[np.bool_] | None = None
         """(leaves,): whether an error changed since the last call of :meth:`changes`; None before the first."""
@@ -81,7 +82,12 @@ class Priorities:
         The row of the next step loses its priority. Insertions into the tree are batched, and done before it is read.
         """
         if self._starts is not None:
-            self._insert_among(self._starts, steps)
+            starts, envs = self._starts, self._ring.envs
+            rows = (np.arange((steps + 1) * envs) + (self._ring.steps - steps) * envs) % self._leaves
+            self._errors[rows[:-envs]] = self.initial_error
+            # An episode whose first step was overwritten keeps its error, at its new first step.
+            self._errors[starts.moved % self._leaves] = self._errors[(starts.moved - envs) % self._leaves]
+            self._add(starts, rows)
         else:
             self._waiting += steps
             if self._waiting >= self._most_waiting:
@@ -125,9 +131,9 @@ class Priorities:
             return
         end, envs, stride = self._ring.steps, self._ring.envs, self._stride
         first, count = (end - waiting) * envs % self._leaves, waiting * envs
-        self._errors[first : first + count] = self._initial_error
+        self._errors[first : first + count] = self.initial_error
         if first + count > self._leaves:
-            self._errors[: first + count - self._leaves] = self._initial_error
+            self._errors[: first + count - self._leaves] = self.initial_error
         self._tree.insert(first, count, envs)
         if stride > 1:
             transitions = np.arange((end - waiting) * envs, end * envs)
@@ -186,30 +192,27 @@ class Priorities:
         if self._changed is not None:
             self._changed[rows[:live]] = self._any_changed = True
         if largest > 0 and not self.knows_errors:
-            self._know(largest)
+            # Bound the initial errors by the first known error that is not 0.
+            self.largest_error, self.knows_errors = largest, True
+            self._set_initial_error()
+            if self.default_error != "first":
+                np.minimum(self._errors, np.float32(largest), out=self._errors)
+            self._changed = None
+            self.rescale(self.settings)
         elif largest > self.largest_error:
             self.largest_error = largest
             self._set_initial_error()
 
-    def _know(self, largest: float) -> None:
-        """Bound the initial errors by the first known largest error that is not 0."""
-        self.largest_error, self.knows_errors = largest, True
-        self._set_initial_error()
-        if self._default_error != "first":
-            np.minimum(self._errors, np.float32(largest), out=self._errors)
-        self._changed = None
-        self.rescale(self.settings)
-
     def bounded(self, errors: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return errors, some of them initial ones, clipped to the largest error of any update."""
-        if self._default_error == "first" or not self.knows_errors:
+        if self.default_error == "first" or not self.knows_errors:
             return errors
         return np.minimum(errors, np.float32(self.largest_error))
 
     def fill(self) -> None:
         """Give all live transitions the initial error."""
         self._waiting = 0
-        self._errors.fill(self._initial_error)
+        self._errors.fill(self.initial_error)
         self._changed = None
         self.rescale(self.settings)
 
@@ -232,19 +235,18 @@ class Priorities:
     # Queries
 
     @property
-    def initial_error(self) -> float:
-        """The error of a transition that has not been in an update yet."""
-        return self._initial_error
+    def tree(self) -> ProportionalTree:
+        """The tree for reading, with all pending steps inserted and all priorities up to date."""
+        if self._waiting:
+            self._catch_up()
+        if not self._tree.is_current:
+            self._tree.settle()
+        return self._tree
 
-    @property
-    def default_error(self) -> InitialError:
-        """The hyper-parameter; a change applies to later transitions."""
-        return self._default_error
-
-    @default_error.setter
-    def default_error(self, default_error: InitialError) -> None:
+    def set_default_error(self, default_error: InitialError) -> None:
+        """Change the default error of later transitions."""
         self._catch_up()
-        self._default_error = default_error
+        self.default_error = default_error
         self._set_initial_error()
 
     @property
@@ -262,18 +264,14 @@ class Priorities:
 
         None if the total priority is 0: all errors and epsilon are 0, or no episode is whole yet.
         """
-        mass, end = self._mass(first, end)
+        mass, end = self.drawable_mass(first, end)
         if mass <= 0:
             return None
         return Chosen(*self._tree.sample(generator.random(batch_size), first, end, stratified), mass)
 
-    def mass(self, first: int, end: int) -> float:
-        """Return the total priority of transitions [first, end)."""
-        return self._mass(first, end)[0]
-
-    def _mass(self, first: int, end: int) -> tuple[float, int]:
-        """Return the total priority, and the end of the range of leaves to draw from."""
-        ring, tree = self._ring, self._current_tree
+    def drawable_mass(self, first: int, end: int) -> tuple[float, int]:
+        """Return the total priority of transitions [first, end), and the end of the range of leaves to draw from."""
+        ring, tree = self._ring, self.tree
         if end == ring.steps * ring.envs and first == max(ring.first, ring.steps - ring.size) * ring.envs:
             # Leaves that are not live have no mass, and drawing from the whole tree is quicker than from a window.
             end = first + self._leaves
@@ -284,7 +282,7 @@ class Priorities:
 
     def of(self, transitions: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the priorities (B,) of live transitions; 0 for those that are not drawn."""
-        return self._current_tree.masses_of(transitions % self._leaves)
+        return self.tree.masses_of(transitions % self._leaves)
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -294,18 +292,18 @@ class Priorities:
     @property
     def smallest(self) -> float:
         """The smallest priority that is not zero."""
-        return self._current_tree.minimum
+        return self.tree.minimum
 
     @property
     def largest(self) -> float:
         """The largest priority."""
-        return self._current_tree.maximum
+        return self.tree.maximum
 
     @property
     def mean(self) -> float:
         """Mean priority of all live transitions, or of all episodes; 0 where no episode is whole yet."""
         number = self._ring.live_transitions if self._starts is None else len(self._starts.numbers)
-        return self._current_tree.total / max(1, number)
+        return self.tree.total / max(1, number)
 
     @property
     def nbytes(self) -> int:
@@ -316,11 +314,8 @@ class Priorities:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the errors of all live transitions, oldest first, from which priorities are recomputed."""
-        return {"errors": torch.from_numpy(self.errors(self._ring.oldest).ravel())} | self.summary()
-
-    def summary(self) -> dict[str, float]:
-        """Return the state other than the errors, as plain data."""
-        return {"largest_error": self.largest_error, "knows_errors": self.knows_errors, "alpha": self.settings.alpha}
+        errors = torch.from_numpy(self.errors(self._ring.oldest).ravel())
+        return {"errors": errors, **state_without_errors(self)}
 
     def errors(self, first: int) -> NDArray[np.float32]:
         """Return the errors (steps, E) of all transitions from step ``first`` on."""
@@ -355,47 +350,38 @@ class Priorities:
         self._set_initial_error()
         errors = state["errors"].numpy()
         live = np.arange(self._ring.start, self._ring.end) % self._leaves
-        self._errors[live] = self.bounded(np.where(np.isnan(errors), np.float32(self._initial_error), errors))
+        self._errors[live] = self.bounded(np.where(np.isnan(errors), np.float32(self.initial_error), errors))
         self.rescale(self.settings)
 
     # Internals
 
-    @property
-    def _current_tree(self) -> ProportionalTree:
-        """The tree for reading, with all pending steps inserted and all priorities up to date."""
-        if self._waiting:
-            self._catch_up()
-        if not self._tree.is_current:
-            self._tree.settle()
-        return self._tree
-
     def _set_initial_error(self) -> None:
-        default = self._default_error
+        default = self.default_error
         if default == "first":
-            self._initial_error = _FIRST
+            self.initial_error = _FIRST
         elif default == "largest":
-            self._initial_error = self.largest_error
+            self.initial_error = self.largest_error
         else:
-            self._initial_error = min(float(default), self.largest_error) if self.knows_errors else float(default)
-        self._tree.set_initial(np.float32(self._initial_error))
-
-    def _insert_among(self, starts: EpisodeStarts, steps: int) -> None:
-        """As :meth:`inserted`, where only starts of episodes have a priority; the new rows have none at first."""
-        envs = self._ring.envs
-        rows = (np.arange((steps + 1) * envs) + (self._ring.steps - steps) * envs) % self._leaves
-        self._errors[rows[:-envs]] = self._initial_error
-        # An episode whose first step was overwritten keeps its error, at its new first step.
-        self._errors[starts.moved % self._leaves] = self._errors[(starts.moved - envs) % self._leaves]
-        self._add(starts, rows)
+            self.initial_error = min(float(default), self.largest_error) if self.knows_errors else float(default)
+        self._tree.set_initial(np.float32(self.initial_error))
 
     def _add(self, starts: EpisodeStarts, cleared: NDArray[np.int64]) -> None:
         """Give the episode starts added last the initial error, after clearing some leaves."""
-        self._errors[starts.added % self._leaves] = self._initial_error
+        self._errors[starts.added % self._leaves] = self.initial_error
         drawn = np.concatenate([starts.moved, starts.added]) % self._leaves
         if self._changed is not None:
             self._changed[drawn] = self._any_changed = True
         self._tree.drop(cleared)
         self._tree.set_errors(drawn, np.abs(self._errors[drawn]).astype(np.float64))
+
+
+def state_without_errors(priorities: Priorities) -> dict[str, float]:
+    """Return the state of priorities other than the errors, as plain data."""
+    return {
+        "largest_error": priorities.largest_error,
+        "knows_errors": priorities.knows_errors,
+        "alpha": priorities.settings.alpha,
+    }
 
 
 def importance_weights(priorities: NDArray[np.float64], beta: float, unit: float) -> NDArray[np.float32]:

@@ -13,7 +13,13 @@ from storages.core.kernels.priority_updates import effective_sample_size, errors
 from storages.core.parts import Mass, Request, Rows, Sampler, Window
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
-from storages.core.sampling.prioritized import BYTES_OF_A_TRANSITION, Chosen, Priorities, importance_weights
+from storages.core.sampling.prioritized import (
+    BYTES_OF_A_TRANSITION,
+    Chosen,
+    Priorities,
+    importance_weights,
+    state_without_errors,
+)
 from storages.core.sampling.priority_trees import BYTES_OF_A_HISTOGRAM, BYTES_OF_A_RANK, PrioritySettings
 from storages.core.sampling.update_errors import (
     PendingErrors,
@@ -21,8 +27,8 @@ from storages.core.sampling.update_errors import (
     errors_of_update,
     tensor_of_errors,
 )
+from storages.sequence_settings import Episodes, Sequences
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
-from storages.windows import Episodes, Sequences
 
 _ROUNDING_BYTES = 256
 """Most bytes by which a tree is larger than :attr:`PrioritizedSampler.bytes_of_a_transition` says."""
@@ -77,7 +83,7 @@ class PrioritizedSampler(Sampler):
         if priorities is None:
             return
         if priorities.default_error != default_error:
-            priorities.default_error = default_error
+            priorities.set_default_error(default_error)
         change = abs(settings.alpha - priorities.settings.alpha)
         if change > (smallest_change or 0.0) or settings != priorities.settings._replace(alpha=settings.alpha):
             priorities.rescale(settings)
@@ -102,7 +108,7 @@ class PrioritizedSampler(Sampler):
         if self.uniform_share:
             return self._mixed(priorities, chosen, request)
         if self.weights_over == "stored":
-            unit = priorities.smallest
+            unit = priorities.tree.minimum
         elif self.weights_over == "batch":
             unit = chosen.priorities.min()
         else:
@@ -115,13 +121,13 @@ class PrioritizedSampler(Sampler):
         if self._settings.alpha == 0:
             return uniform
         priorities = self._made_priorities()
-        total = priorities.mass(*window.begins(ring, ring.start))
+        total = priorities.drawable_mass(*window.begins(ring, ring.start))[0]
         if total <= 0:
             return Mass(uniform.rows, 0.0)
         share = self.uniform_share
         if self.weights_over == "none":
             return Mass(uniform.rows, total, 1.0, self.beta, share, is_normalised=False)
-        smallest = share + (1 - share) * uniform.rows / total * priorities.smallest
+        smallest = share + (1 - share) * uniform.rows / total * priorities.tree.minimum
         return Mass(uniform.rows, total, smallest, 0.0 if self.weights_over == "batch" else self.beta, share)
 
     def take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
@@ -153,7 +159,7 @@ class PrioritizedSampler(Sampler):
         # Probability of each row, relative to a uniform draw.
         probabilities = share + (1 - share) * scale * masses
         if self.weights_over == "stored":
-            unit = share + (1 - share) * scale * priorities.smallest
+            unit = share + (1 - share) * scale * priorities.tree.minimum
         else:
             unit = probabilities.min() if self.weights_over == "batch" else 1.0
         return Rows(transitions, importance_weights(probabilities, self.beta, unit))
@@ -181,7 +187,7 @@ class PrioritizedSampler(Sampler):
             sample_size = effective_sample_size(weights.numpy(force=True))
         return {
             "storage/mean_priority": priorities.mean,
-            "storage/largest_priority": priorities.largest,
+            "storage/largest_priority": priorities.tree.maximum,
             "storage/effective_sample_size": sample_size,
         }
 
@@ -230,7 +236,7 @@ class PrioritizedSampler(Sampler):
     def state_dict(self) -> dict[str, Any]:
         """Return a summary of the priorities; the errors of transitions are saved separately."""
         self.settle()
-        return {"priorities": None if self.priorities is None else self.priorities.summary()}
+        return {"priorities": None if self.priorities is None else state_without_errors(self.priorities)}
 
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
         """Restore the priorities, if the state has any."""

@@ -146,7 +146,7 @@ class Hindsight(Relabeler):
                 if warn_of_other_rewards(batch, self._reward):
                     self._uncompared = 0
             ends = relabel_goals(batch, self._reward, self.termination)
-        if ends is not steps.ends and window.selects_steps and (ends < steps.ends).any():
+        if ends is not steps.ends and window.is_multi_step and (ends < steps.ends).any():
             lengths = window.spans(ring, transitions, gamma).lengths
             lengths[rows] = ends - steps.starts + 1
             fields[WINDOW] = lengths[:, None]

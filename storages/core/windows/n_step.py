@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.step_windows import cut_discounts, discounts_of, follow, next_steps, sum_windows
+from storages.core.kernels.step_windows import cut_discounts, follow, next_steps, step_discounts, sum_windows
 from storages.core.kernels.uniform_draws import uniform_integers
 from storages.core.parts import Gather, Window
 from storages.core.ring.ring import Ring
@@ -40,7 +40,7 @@ class NSteps(Window):
         """Return the fields of windows that begin at transitions (N,)."""
         if self.n == 1:
             fields = gather(transitions, keys)
-            fields[DISCOUNT] = discounts_of(fields[DONE2], gamma)
+            fields[DISCOUNT] = step_discounts(fields[DONE2], gamma)
             return fields
         spans = spans_of(ring, transitions, self.n, gamma)
         fields = gather(transitions, keys, spans.last)

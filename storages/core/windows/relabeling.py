@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.step_windows import cut_discounts
 from storages.core.ring.layout import SampleError, leaves, text
 from storages.core.ring.ring import Ring
 from storages.core.windows.n_step import Spans
@@ -110,7 +111,9 @@ class RelabeledRows(NamedTuple):
         loses_its_end = (fields[DONE2][rows, 0] != 0) & ~is_over
         fields[TRUNC2][rows, 0] = np.where(cut < ends, 0, np.maximum(fields[TRUNC2][rows, 0], loses_its_end))
         fields[DONE2][rows, 0] = is_over
-        fields[DISCOUNT][rows, 0] = np.where(is_over, 0, np.power(self.gamma, cut - steps.starts + 1))
+        discounts = np.power(self.gamma, cut - steps.starts + 1).astype(np.float32)[:, None]
+        cut_discounts(is_over.astype(np.float32)[:, None], discounts)
+        fields[DISCOUNT][rows] = discounts
         if TAKEN2 in fields:
             fields[TAKEN2][rows, 0] *= ~is_over
         return cut
@@ -150,10 +153,10 @@ def relabel_goals(batch: RelabeledRows, reward: GoalFunction, termination: GoalF
     new = ring.columns.gather_leaf((OBS2, ACHIEVED), batch.goals)
     achieved = ring.columns.gather_leaf((OBS2, ACHIEVED), steps.transitions)
     arguments = (achieved, new[steps.window], batch.info())
-    rewards = _asked("compute_reward", reward, arguments, ring.owner)
+    rewards = _checked_result("compute_reward", reward, arguments, ring.owner)
     judged = None
     if termination is not None:
-        judged = _asked("her_terminated", termination, arguments, ring.owner).astype(np.bool_)
+        judged = _checked_result("her_terminated", termination, arguments, ring.owner).astype(np.bool_)
     ends = batch.write_outcomes(rewards, judged)
     if judged is not None and (shortened := np.flatnonzero(ends < steps.ends)).size:
         followed = ring.gather(steps.transitions[ends[shortened]], {OBS2, RHS2} & fields.keys())
@@ -206,7 +209,7 @@ def warn_of_other_rewards(batch: RelabeledRows, reward: GoalFunction) -> bool:
     achieved, differ = columns.gather_leaf((OBS2, ACHIEVED), steps), np.ones(len(steps), np.bool_)
     for key in (OBS2, OBS):
         arguments = achieved, columns.gather_leaf((key, DESIRED), steps), batch.info()
-        given = _asked("compute_reward", reward, arguments, batch.ring.owner).astype(np.float64)
+        given = _checked_result("compute_reward", reward, arguments, batch.ring.owner).astype(np.float64)
         differ &= ~np.isclose(given, stored, rtol=1e-3, atol=1e-4)
         if not differ.any():
             return False
@@ -236,7 +239,9 @@ def check_goals(ring: Ring) -> None:
         )
 
 
-def _asked(name: str, function: GoalFunction, arguments: tuple[Array, Array, dict[str, Array]], owner: str) -> Array:
+def _checked_result(
+    name: str, function: GoalFunction, arguments: tuple[Array, Array, dict[str, Array]], owner: str
+) -> Array:
     """Return the checked result (N,) of a function of goals."""
     pairs, info = len(arguments[0]), arguments[2]
     try:

@@ -1,4 +1,4 @@
-"""Rows that are sequences or padded episodes: batches (T, B, ...), time first."""
+"""Rows that are sequences or episodes: batches (T, B, ...), time first, or of packed episodes."""
 
 from typing import Any, NamedTuple
 
@@ -9,8 +9,23 @@ from storages.core.kernels.step_windows import lay_out
 from storages.core.parts import Candidates, Gather, Segments, TransitionList, TransitionRange, Window
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
-from storages.transition import BURN_IN, DISCOUNT, DONE, LEAD_OUT, MASK, OBS, RHS, RHS2, WINDOW, Array
-from storages.windows import Episodes, Sequences
+from storages.sequence_settings import Episodes, Sequences
+from storages.transition import (
+    BATCH_SIZES,
+    BURN_IN,
+    DISCOUNT,
+    DONE,
+    EPISODE,
+    LEAD_OUT,
+    MASK,
+    OBS,
+    RHS,
+    RHS2,
+    SORTED_INDICES,
+    UNSORTED_INDICES,
+    WINDOW,
+    Array,
+)
 
 
 class SequenceWindow(Window):
@@ -23,7 +38,7 @@ class SequenceWindow(Window):
         only_whole: whether the ring holds only whole episodes, so that a sequence may begin at any of its steps.
     """
 
-    selects_steps = True
+    is_multi_step = True
 
     def __init__(self, sequences: Sequences, steps: Window, reach: int | None = None, only_whole: bool = False) -> None:
         self.sequences, self.steps = sequences, steps
@@ -93,7 +108,7 @@ class SequenceWindow(Window):
         shape, learnt = steps.transitions.shape, steps.learnt
         burn_in = learnt.start
         parts = {key: in_time(value, shape) for key, value in fields.items()}
-        parts[DONE] = np.maximum(parts[DONE], steps.anew[..., None])
+        parts[DONE] = np.maximum(parts[DONE], steps.resets[..., None])
         batch = {key: _cut(value, learnt) for key, value in parts.items()}
         batch[MASK] = np.ascontiguousarray(steps.real[learnt, :, None])
         batch[WINDOW] = np.ascontiguousarray(lengths.reshape(*shape, 1)[learnt])
@@ -127,7 +142,7 @@ class EpisodeWindow(SequenceWindow):
         tracker: index of the ring's episodes.
     """
 
-    is_named_by_start = False
+    is_indexed_by_first_step = False
 
     def __init__(self, episodes: Episodes, steps: Window, tracker: EpisodeTracker) -> None:
         self.episodes, self.steps, self.tracker = episodes, steps, tracker
@@ -136,7 +151,7 @@ class EpisodeWindow(SequenceWindow):
 
     def begins(self, ring: Ring, first: int) -> tuple[int, int]:
         """Return the range of transitions in which episodes begin."""
-        return self.tracker.starts.where_to_begin(first), ring.end
+        return self.tracker.starts.first_candidate(first), ring.end
 
     def candidates(self, ring: Ring, first: int) -> Candidates:
         """Return the transitions at which episodes begin."""
@@ -176,7 +191,7 @@ class SequenceLayout(NamedTuple):
     """Numbers of their transitions."""
     real: NDArray[np.float32]
     """1, or 0 where a step is padding: a repetition of the last real step, or a step after the row."""
-    anew: NDArray[np.float32]
+    resets: NDArray[np.float32]
     """1 where a step does not continue the one before it, and the recurrent state is reset."""
     learnt: slice
     """Range of the steps that are learnt from."""
@@ -195,7 +210,7 @@ def in_time(value: Any, shape: tuple[int, ...]) -> Any:
 class _Steps(NamedTuple):
     numbers: NDArray[np.int64]
     real: NDArray[np.float32]
-    anew: NDArray[np.float32]
+    resets: NDArray[np.float32]
 
 
 def _steps(ring: Ring, first: NDArray[np.int64], before: int, steps: int, across_episodes: bool) -> _Steps:
@@ -210,3 +225,51 @@ def _cut(value: Any, steps: slice) -> Any:
         return {name: np.ascontiguousarray(leaf[steps]) for name, leaf in value.items()}
     cut: Array = np.ascontiguousarray(value[steps])
     return cut
+
+
+class PackedWindow(EpisodeWindow):
+    """Whole episodes without padding."""
+
+    def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
+        """Return the :class:`Packing` of episodes that begin at transitions (B,)."""
+        lengths = self.lengths(first)
+        order = np.argsort(-lengths, kind="stable")
+        shortest_first = lengths[order[::-1]]
+        sizes = len(lengths) - np.searchsorted(shortest_first, np.arange(shortest_first[-1]), side="right")
+        step = np.repeat(np.arange(len(sizes)), sizes)
+        of = order[np.arange(len(step)) - (np.cumsum(sizes) - sizes)[step]]
+        segments = Segments(first, first + (lengths - 1) * ring.envs, of)
+        return Packing(first[of] + step * ring.envs, segments, sizes, order)
+
+    def arrange(self, ring: Ring, gather: Gather, steps: Any, fields: dict[str, Any], gamma: float) -> dict[str, Any]:
+        """Add the fields of a ``PackedSequence`` to those of steps, which are in packed order already."""
+        lengths = self.window_lengths(ring, steps, fields, gamma)
+        unsorted = np.empty_like(steps.order)
+        unsorted[steps.order] = np.arange(len(unsorted))
+        batch = fields | {
+            WINDOW: lengths[:, None],
+            EPISODE: steps.segments.of_each(len(lengths))[:, None],
+            BATCH_SIZES: steps.sizes,
+            SORTED_INDICES: steps.order,
+            UNSORTED_INDICES: unsorted,
+        }
+        if (RHS,) in ring.layout:
+            batch[RHS] = gather(steps.segments.first, {RHS})[RHS]
+        return batch
+
+
+class Packing(NamedTuple):
+    """The N steps of B episodes in packed order: all first steps, longest episode first; all second ones; and so on."""
+
+    transitions: NDArray[np.int64]
+    """(N,): numbers of their transitions."""
+    segments: Segments
+    sizes: NDArray[np.int64]
+    """(T,): number of episodes that have a step t."""
+    order: NDArray[np.int64]
+    """(B,): the episodes, the longest first."""
+
+    @property
+    def learnt_steps(self) -> int:
+        """Number of steps that are learnt from."""
+        return len(self.transitions)

@@ -194,7 +194,7 @@ def intact(directory: Path, manifest: EpisodeManifest, inherited: Sequence[Segme
             except DamageError as damage:
                 flaws.append(str(damage))
             except OSError as error:
-                flaws.append(f"{segment.described()} of the ancestor {place} cannot be read: {error}")
+                flaws.append(f"{segment.description()} of the ancestor {place} cannot be read: {error}")
     return whole, flaws
 
 

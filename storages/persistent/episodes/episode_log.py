@@ -10,12 +10,15 @@ import torch
 
 from storages.core.ring.ring import Ring
 from storages.errors import DamageError, PersistenceError
+from storages.persistent.episodes.ancestors import ancestors_from, holds_episodes, is_ancestor
 from storages.persistent.episodes.cold_priorities import ColdPriorities
-from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
+from storages.persistent.episodes.episode_manifest import GROUP, WAL_FOLDER, EpisodeManifest
 from storages.persistent.episodes.episode_store import EpisodeStore
 from storages.persistent.episodes.memory_plan import RUNNING_STEPS
 from storages.persistent.episodes.memtable import Memtable
-from storages.persistent.episodes.segment_store import SegmentStore, manifest_to_read, manifest_to_write
+from storages.persistent.episodes.segment import Segment, flaw_of_record, segment_of
+from storages.persistent.episodes.segment_log import segments_log
+from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.log.commit_log import Position
 from storages.persistent.log.json_file import name_damage, name_owner
 from storages.persistent.log.lock import Lock
@@ -147,7 +150,7 @@ class EpisodeLog(StorageLog):
             except PersistenceError:
                 remove_marker(folder, store.durable)
                 raise
-            return self._go_back(unfinished)
+            return self._roll_back_logs(unfinished)
         return state
 
     # Commits
@@ -181,7 +184,7 @@ class EpisodeLog(StorageLog):
             if pin or live_range.live > archive.live:
                 pinned = archive.log.with_pin(live_range.live, pin) if pin else None
                 archive.note(live_range.live, queue.watermarks_on_disk, pinned=pinned)
-            archive.manifest.tell_zarr(store.folder, archive.next_row, store.durable)
+            archive.manifest.write_zarr_metadata(store.folder, archive.next_row, store.durable)
             if known is not None:
                 remove_note(store.folder, store.durable)
                 known.write(store.folder, live_range.next, store.durable)
@@ -244,7 +247,7 @@ class EpisodeLog(StorageLog):
         if store.read_only:
             archive = SegmentStore.beside_a_writer(store.folder, store.queue.archive.manifest)
             archive.roll_back(position["archive"])
-            store.queue.begin_anew(archive)
+            store.queue.restart(archive)
             state = storage.extra_state() | {"live": archive.live, "unwritten": archive.end}
         else:
             store.writable()
@@ -253,7 +256,7 @@ class EpisodeLog(StorageLog):
             store.settle(storage.extra_state, seal=True)
             self._refuse_unless_there(position)
             self._mark(position)
-            state = self._as_recovered(self._go_back(position))
+            state = self._as_recovered(self._roll_back_logs(position))
         if saved is None:
             cache.collect_errors()
             cache.cold = cache.cold.since(store.queue.archive.live)
@@ -276,12 +279,12 @@ class EpisodeLog(StorageLog):
         self._store.queue.archive.refuse_unless_there(position["archive"])
         self._store.writable().wal.refuse_unless_there(position["position"])
 
-    def _go_back(self, position: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _roll_back_logs(self, position: Mapping[str, Any]) -> dict[str, Any] | None:
         store = self._store
         with self._or_release():
             state = store.writable().roll_back(position["position"])
             store.queue.archive.roll_back(position["archive"])
-            store.queue.begin_anew(store.queue.archive)
+            store.queue.restart(store.queue.archive)
             remove_marker(store.folder, store.durable)
         return state
 
@@ -327,3 +330,70 @@ class EpisodeLog(StorageLog):
     def nbytes(self) -> int:
         """Bytes of memory of memtable and flush queue."""
         return self._store.nbytes
+
+
+def manifest_to_read(directory: Path) -> EpisodeManifest:
+    """Return the manifest of a directory to which another process writes.
+
+    Raises:
+        PersistenceError: there is none.
+    """
+    manifest = EpisodeManifest.read(directory)
+    if manifest is None:
+        raise PersistenceError(f"{directory} holds no episodes yet, and read_only=True writes none")
+    return manifest
+
+
+def manifest_to_write(directory: Path, ancestor: Path | None, durable: bool) -> EpisodeManifest | None:
+    """Return the manifest of a directory; None if there is none yet, and the first transition will determine it.
+
+    Args:
+        directory: the directory, which must exist.
+        ancestor: directory that a new one continues, from the ancestor's present last commit; None for no ancestor.
+        durable: fsync a new manifest.
+
+    Raises:
+        PersistenceError: the directory continues another ancestor, or the ancestor holds no episodes.
+        OSError: a new manifest cannot be written.
+    """
+    manifest = EpisodeManifest.read(directory)
+    if ancestor is None:
+        return manifest
+    if manifest is not None:
+        return _with_ancestor(directory, manifest, ancestor, durable)
+    older = EpisodeManifest.read(ancestor)
+    if older is None:
+        raise PersistenceError(f"the ancestor {ancestor} holds no episodes")
+    record = SegmentStore(ancestor, older, read_only=True).record
+    ancestors = tuple(ancestors_from(directory, ancestor, older, record["commit"], record["checksum"]))
+    manifest = EpisodeManifest.made(older.layout, older.stacked, older.segment_rows, ancestors)
+    manifest.write(directory, durable)
+    return manifest
+
+
+def _with_ancestor(directory: Path, manifest: EpisodeManifest, ancestor: Path, durable: bool) -> EpisodeManifest:
+    """Return the manifest of a directory, with another place of its ancestor if that is named.
+
+    Raises:
+        PersistenceError: another directory is named.
+    """
+    nearest = manifest.ancestors[0] if manifest.ancestors else None
+    if nearest is not None and nearest.directory == str(ancestor):
+        return manifest
+    if nearest is None or not is_ancestor(ancestor, nearest, _recorded(directory, manifest)):
+        there = "none" if nearest is None else f"{nearest.directory}, or where that was moved"
+        why = "" if holds_episodes(ancestor) else ", which holds no episodes"
+        raise PersistenceError(
+            f"the ancestor of {directory} is {there}, not {ancestor}{why}; name that one, or a new directory"
+        )
+    manifest = manifest.with_ancestor_in(ancestor, directory)
+    manifest.write(directory, durable)
+    return manifest
+
+
+def _recorded(directory: Path, manifest: EpisodeManifest) -> list[Segment]:
+    """Return the segments of the nearest ancestor that the log of a directory records."""
+    walked = segments_log(directory, durable=False).walk(lambda record: flaw_of_record(record, manifest))
+    records = (one[0].record for one in walked if not isinstance(one, str))
+    segments = (segment_of(record, directory / GROUP) for record in records)
+    return [segment for segment in segments if segment is not None and segment.ancestor == 1]

@@ -110,7 +110,7 @@ class EpisodeManifest(Manifest):
 
     # Metadata of zarr
 
-    def tell_zarr(self, directory: Path, rows: int, durable: bool) -> None:
+    def write_zarr_metadata(self, directory: Path, rows: int, durable: bool) -> None:
         """Update the zarr metadata files to a number of rows."""
         for name, said in self.zarr.items():
             path, facts = directory / GROUP / name, with_rows(said, rows)

@@ -63,7 +63,7 @@ class EpisodeStore:
 
     # Opening
 
-    def _begin_anew(self) -> None:
+    def _write_manifest(self) -> None:
         """Write the manifest of a new directory, with the layout of the memtable."""
         memtable = self.writable()
         ring = memtable.ring
@@ -92,7 +92,7 @@ class EpisodeStore:
                 raise DamageError(flaws[0])
         if not self.read_only:
             # Before the ring is changed, so that the call can be repeated after a failed write.
-            self.written(archive.tidy)
+            self.written(archive.delete_uncommitted)
         archive.warn_of_lost()
         queue = FlushQueue(archive, self._owner, plan.waiting_bytes)
         self.cache.begin(queue, plan)
@@ -122,8 +122,8 @@ class EpisodeStore:
             self.memtable.newest = max(self.memtable.newest, _number_of_newest(state))
         if self.memtable is not None and self.memtable.ring.layout:
             watermarks = watermarks_of(state, archive, self.memtable.ring)
-            queue.go_on_from(watermarks)
-            for one in self.memtable.go_on_from(watermarks, late_of(state)):
+            queue.resume_from(watermarks)
+            for one in self.memtable.resume_from(watermarks, late_of(state)):
                 batch, first = self.memtable.batch(one), live_range.next
                 live_range.count(first, batch.lengths.tolist())
                 queue.add(first, batch, one, live_range.live)
@@ -184,7 +184,7 @@ class EpisodeStore:
         ring.init_columns(sample)
         if self.flush_queue is None:
             try:
-                self._begin_anew()
+                self._write_manifest()
             except BaseException:
                 # So that another sample can determine the layout.
                 ring.forget_columns()
@@ -325,7 +325,7 @@ class EpisodeStore:
         memtable.reset()
         watermarks = memtable.start_rows.tolist()
         self.written(lambda: queue.archive.note(following, watermarks))
-        queue.begin_anew(queue.archive)
+        queue.restart(queue.archive)
         self.live_range.begin(following, following)
         self.cache.reset(following)
 
@@ -376,7 +376,7 @@ class EpisodeStore:
         known = dict(queue.segments)
         archive = SegmentStore.beside_a_writer(self.folder, queue.archive.manifest)
         archive.lost |= queue.archive.lost
-        queue.begin_anew(archive)
+        queue.restart(archive)
         now = queue.segments
         same = {first for first, segment in known.items() if first in now and now[first].is_same_as(segment)}
         if any(segment.end > archive.live and first not in same for first, segment in known.items()):

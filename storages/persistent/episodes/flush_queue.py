@@ -51,9 +51,9 @@ class FlushQueue:
         self._by_first: dict[int, EpisodeBatch] = {}
         self._writer = ThreadPoolExecutor(1, "archive")
         self._failed = False
-        self.begin_anew(archive)
+        self.restart(archive)
 
-    def begin_anew(self, archive: SegmentStore) -> None:
+    def restart(self, archive: SegmentStore) -> None:
         """Start from the segments on disk; no segment may be waiting."""
         assert not self._waiting
         self.archive = archive
@@ -65,9 +65,9 @@ class FlushQueue:
         self._next_row = archive.next_row
         self.segments: dict[int, Segment] = {segment.first: segment for segment in archive.held}
         """All sealed segments, on disk or not, by the numbers of their first transitions."""
-        self.go_on_from(archive.watermarks)
+        self.resume_from(archive.watermarks)
 
-    def go_on_from(self, watermarks: list[int]) -> None:
+    def resume_from(self, watermarks: list[int]) -> None:
         """Set the watermarks: for each environment, the number of its steps that are on disk or were dropped."""
         self.watermarks = list(watermarks)
         """For each environment, the number of its steps that are in sealed segments or were dropped."""

@@ -9,8 +9,8 @@ from storages.core.ring.layout import FieldKey, Layout
 from storages.core.sampling.priority_trees import BYTES_OF_A_HISTOGRAM, BYTES_OF_A_RANK
 from storages.persistent.episodes.episode_manifest import EpisodeManifest, columns_of
 from storages.persistent.log.manifest import empty_ring
+from storages.sequence_settings import Episodes
 from storages.transition import SUCCESSORS
-from storages.windows import Episodes
 
 DEFAULT_BYTES = 1 << 30
 """Memory of a storage that has neither a size nor ``memory_bytes``."""

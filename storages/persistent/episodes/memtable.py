@@ -76,7 +76,7 @@ class Memtable:
         """
         return [one for one in self._late if one[0] > self.ring.first]
 
-    def go_on_from(self, watermarks: Sequence[int], late: Sequence[Sequence[int]] = ()) -> list[EpisodeSpan]:
+    def resume_from(self, watermarks: Sequence[int], late: Sequence[Sequence[int]] = ()) -> list[EpisodeSpan]:
         """Resume after recovery: return the episodes finished after the watermarks, which segments do not hold.
 
         Args:
@@ -108,9 +108,8 @@ class Memtable:
         finished: list[EpisodeSpan] = []
         if put_aside != self._put_aside:
             newest = ring.steps - 1
-            finished = _shown_by(
-                newest, ring.interrupted_after(newest - 1), ring.interrupted_after(newest), self.start_rows
-            )
+            before, now = ring.broken(newest - 1, newest + 1)
+            finished = _episodes_ended_by(newest, before, now, self.start_rows)
         self._put_aside = put_aside
         if self.longest is not None and ring.steps >= self._too_long_at:
             finished += self._cut(self.longest)
@@ -235,7 +234,7 @@ def finished_since(
         if shows[place] or shows[before]:
             at_once = ended[place].copy()
             at_once[then] = False
-            found += _shown_by(row, broken[before] & (place > 0), at_once, begun)
+            found += _episodes_ended_by(row, broken[before] & (place > 0), at_once, begun)
         if longest is not None and row + 1 - begun.min() >= longest:
             found += _finish(row + 1 - begun >= longest, row + 1, row + 1, begun)
         for env in then:
@@ -243,7 +242,7 @@ def finished_since(
     return begun, found
 
 
-def _shown_by(
+def _episodes_ended_by(
     row: int, broken_before: NDArray[np.bool_], ended: NDArray[np.bool_], start_rows: NDArray[np.int64]
 ) -> list[EpisodeSpan]:
     """Return the episodes that a row shows to be finished.

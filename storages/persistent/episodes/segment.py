@@ -75,7 +75,7 @@ class Segment:
             and all(np.array_equal(sums, other.checksums[leaf]) for leaf, sums in self.checksums.items())
         )
 
-    def described(self) -> str:
+    def description(self) -> str:
         """Return a description for error messages."""
         return f"{len(self.lengths)} episodes, transitions {self.first} to {self.end}"
 
@@ -129,7 +129,7 @@ def read_segment(segment: Segment, columns: Sequence[Chunks]) -> EpisodeBatch:
             try:
                 column.read(segment.directory, number, checksum, target[first : first + column.rows])
             except DamageError as damage:
-                raise DamageError(f"{damage}, which holds a part of {segment.described()}") from None
+                raise DamageError(f"{damage}, which holds a part of {segment.description()}") from None
         read[column.leaf] = target
     count = len(segment.lengths)
     return EpisodeBatch(

@@ -10,7 +10,7 @@ from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.system_calls import sync_directory
 
 SUFFIX = "segments"
-_ANEW = "repaired"
+_UNFINISHED = "repaired"
 """Suffix of a log file that is not complete yet."""
 
 
@@ -19,7 +19,7 @@ def segments_log(directory: Path, durable: bool, *, as_of_now: bool = False) -> 
     return CommitLog(directory, SUFFIX, durable, rows="transitions", contiguous=False, as_of_now=as_of_now)
 
 
-def write_log_anew(
+def rewrite_log(
     directory: Path,
     manifest: EpisodeManifest,
     number: int,
@@ -48,7 +48,7 @@ def write_log_anew(
         OSError: the write failed; the log is unchanged.
     """
     files = segments_log(directory, durable).files
-    anew = CommitLog(directory, _ANEW, durable)
+    anew = CommitLog(directory, _UNFINISHED, durable)
     # Left by an interrupted call.
     anew.files.delete_before(number + 1)
     anew.position = {"commit": number - 1, "checksum": 0}

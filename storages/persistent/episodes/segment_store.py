@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 
 from storages.errors import DamageError, DroppedError, PersistenceError
 from storages.persistent.episodes.ancestors import (
-    ancestors_from,
-    holds_episodes,
-    is_ancestor,
     is_lost,
     missing,
     place_of_nearest,
@@ -29,7 +26,7 @@ from storages.persistent.episodes.ancestors import (
 from storages.persistent.episodes.episode_batch import EpisodeBatch
 from storages.persistent.episodes.episode_manifest import GROUP, EpisodeManifest
 from storages.persistent.episodes.segment import Segment, flaw_of_record, read_segment, record_of, segment_of
-from storages.persistent.episodes.segment_log import segments_log, write_log_anew
+from storages.persistent.episodes.segment_log import rewrite_log, segments_log
 from storages.persistent.log.commit_log import Position
 from storages.persistent.log.files import make_directory, read_beside_a_writer
 from storages.persistent.log.json_file import name_damage, name_repair
@@ -97,7 +94,7 @@ class SegmentStore:
             return
         older = self._older()
         segments = [*older.segments, *older.lost.values()]
-        write_log_anew(self.directory, manifest, 1, segments, older.live, older.end, durable=self._durable)
+        rewrite_log(self.directory, manifest, 1, segments, older.live, older.end, durable=self._durable)
 
     def _replay(self, until: int | None) -> None:
         log = segments_log(self.directory, self._durable)
@@ -312,12 +309,12 @@ class SegmentStore:
                 self.lost[segment.first] = segment
                 raise DroppedError(
                     f"{segment.directory.parent}, an ancestor of {self.directory}, does not hold "
-                    f"{segment.described()} any more"
+                    f"{segment.description()} any more"
                 ) from None
             if self._read_only and not segment.ancestor:
                 now = SegmentStore.beside_a_writer(self.directory, self.manifest)
                 if not any(segment.is_same_as(other) for other in now.segments):
-                    raise DroppedError(f"{self.directory} does not hold {segment.described()} any more") from None
+                    raise DroppedError(f"{self.directory} does not hold {segment.description()} any more") from None
             with name_repair(self.directory, "drops these episodes and keeps the rest"):
                 raise damage
 
@@ -334,7 +331,7 @@ class SegmentStore:
             remove_note(self.directory, self._durable)
         self._read_log(position["commit"])
         if not self._read_only:
-            self.tidy()
+            self.delete_uncommitted()
 
     def refuse_unless_there(self, position: Position) -> int:
         """Check that a rollback to a commit is possible; return the oldest transition that was live then.
@@ -347,13 +344,13 @@ class SegmentStore:
         live: int = self.log.commit_at(position, self._deleted).facts["needed"]
         return live
 
-    def tidy(self) -> None:
+    def delete_uncommitted(self) -> None:
         """Delete chunks without a commit, and update the zarr metadata."""
         for column in self._columns:
             for number in column.numbers(self.directory / GROUP):
                 if number >= self.next_row // column.rows:
                     column.path(self.directory / GROUP, number).unlink()
-        self.manifest.tell_zarr(self.directory, self.next_row, self._durable)
+        self.manifest.write_zarr_metadata(self.directory, self.next_row, self._durable)
 
     def _delete_unneeded(self) -> None:
         needed = self._needed
@@ -388,70 +385,3 @@ def _write(path: Path, data: bytes, durable: bool) -> None:
             sync_data(file)
     finally:
         os.close(file)
-
-
-def manifest_to_read(directory: Path) -> EpisodeManifest:
-    """Return the manifest of a directory to which another process writes.
-
-    Raises:
-        PersistenceError: there is none.
-    """
-    manifest = EpisodeManifest.read(directory)
-    if manifest is None:
-        raise PersistenceError(f"{directory} holds no episodes yet, and read_only=True writes none")
-    return manifest
-
-
-def manifest_to_write(directory: Path, ancestor: Path | None, durable: bool) -> EpisodeManifest | None:
-    """Return the manifest of a directory; None if there is none yet, and the first transition will determine it.
-
-    Args:
-        directory: the directory, which must exist.
-        ancestor: directory that a new one continues, from the ancestor's present last commit; None for no ancestor.
-        durable: fsync a new manifest.
-
-    Raises:
-        PersistenceError: the directory continues another ancestor, or the ancestor holds no episodes.
-        OSError: a new manifest cannot be written.
-    """
-    manifest = EpisodeManifest.read(directory)
-    if ancestor is None:
-        return manifest
-    if manifest is not None:
-        return _with_ancestor(directory, manifest, ancestor, durable)
-    older = EpisodeManifest.read(ancestor)
-    if older is None:
-        raise PersistenceError(f"the ancestor {ancestor} holds no episodes")
-    record = SegmentStore(ancestor, older, read_only=True).record
-    ancestors = tuple(ancestors_from(directory, ancestor, older, record["commit"], record["checksum"]))
-    manifest = EpisodeManifest.made(older.layout, older.stacked, older.segment_rows, ancestors)
-    manifest.write(directory, durable)
-    return manifest
-
-
-def _with_ancestor(directory: Path, manifest: EpisodeManifest, ancestor: Path, durable: bool) -> EpisodeManifest:
-    """Return the manifest of a directory, with another place of its ancestor if that is named.
-
-    Raises:
-        PersistenceError: another directory is named.
-    """
-    nearest = manifest.ancestors[0] if manifest.ancestors else None
-    if nearest is not None and nearest.directory == str(ancestor):
-        return manifest
-    if nearest is None or not is_ancestor(ancestor, nearest, _recorded(directory, manifest)):
-        there = "none" if nearest is None else f"{nearest.directory}, or where that was moved"
-        why = "" if holds_episodes(ancestor) else ", which holds no episodes"
-        raise PersistenceError(
-            f"the ancestor of {directory} is {there}, not {ancestor}{why}; name that one, or a new directory"
-        )
-    manifest = manifest.with_ancestor_in(ancestor, directory)
-    manifest.write(directory, durable)
-    return manifest
-
-
-def _recorded(directory: Path, manifest: EpisodeManifest) -> list[Segment]:
-    """Return the segments of the nearest ancestor that the log of a directory records."""
-    walked = segments_log(directory, durable=False).walk(lambda record: flaw_of_record(record, manifest))
-    records = (one[0].record for one in walked if not isinstance(one, str))
-    segments = (segment_of(record, directory / GROUP) for record in records)
-    return [segment for segment in segments if segment is not None and segment.ancestor == 1]

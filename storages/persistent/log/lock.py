@@ -141,10 +141,10 @@ def _holder(path: Path) -> str:
         return "another process"
 
 
-def _let_go() -> None:
+def _close_inherited() -> None:
     """Close the inherited lock files in a forked process: the lock is its parent's."""
     for lock in list(_held):
         lock.release()
 
 
-after_fork_in_child(_let_go)
+after_fork_in_child(_close_inherited)

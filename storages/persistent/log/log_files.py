@@ -148,7 +148,7 @@ class LogFiles:
         self.end = end
         return checksum
 
-    def take_back(self, end: LogOffset) -> None:
+    def undo_write(self, end: LogOffset) -> None:
         """Truncate the file, or delete the new file, that was written after an offset.
 
         If that fails, it is retried before the next write.

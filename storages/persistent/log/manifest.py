@@ -4,14 +4,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from storages.core.ring.layout import FieldKey, Layout, LeafLayout, text
 from storages.core.ring.ring import Ring
-from storages.errors import PersistenceError
+from storages.errors import DamageError, PersistenceError
 from storages.persistent.log import lock
+from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.files import make_directory, refuse_link, refuse_links_in, unfinished
 from storages.persistent.log.json_file import name_damage, read_verified, write_verified
 from storages.persistent.log.lock import Lock
@@ -175,3 +176,28 @@ def count_of(facts: Mapping[str, Any], name: str) -> int:
     if type(count) is not int or count < 1:
         raise ValueError(f"{name} is {count!r}")
     return count
+
+
+_AnyManifest = TypeVar("_AnyManifest", bound=Manifest)
+
+
+def manifest_of(folder: Path, kind: type[_AnyManifest], log: CommitLog) -> tuple[_AnyManifest, list[str]]:
+    """Return the manifest of a directory, and a description of its damage if it was rebuilt from the log.
+
+    Raises:
+        PersistenceError: there is no manifest, neither in its file nor in the log.
+    """
+    try:
+        manifest = kind.read(folder)
+        if manifest is not None:
+            return manifest, []
+        error = PersistenceError(f"{folder} holds no storage")
+    except PersistenceError as refused:
+        error = refused
+    # Every log file begins with a copy of the manifest.
+    for one in log.files.walk():
+        if not isinstance(one, str) and "manifest" in one[0].record.facts:
+            return kind.from_facts(one[0].record.facts["manifest"]), [str(error).partition(";")[0]]
+    if isinstance(error, DamageError):
+        raise PersistenceError(f"{error}, but no log file is intact to rebuild it from; nothing was changed") from None
+    raise error

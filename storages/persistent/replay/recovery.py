@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, ArrayKey, RowSpan, fill, spans
+from storages.core.ring.state import state_of
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.log.commit_log import CommitLog, Position
 from storages.persistent.log.files import read_beside_a_writer, refuse_links_in
@@ -123,7 +124,7 @@ def read_state(directory: str | Path, position: Position | None = None) -> dict[
         raise PersistenceError(
             f"{Path(directory).absolute()} does not have commit {(position or here)['commit']}, or not any more"
         )
-    return {"ring": ring.state_dict()} | state
+    return {"ring": state_of(ring)} | state
 
 
 def read_ring(directory: str | Path, position: Position | None = None) -> tuple[Ring, dict[str, Any] | None, Position]:

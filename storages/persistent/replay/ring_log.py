@@ -32,7 +32,7 @@ class RingLog(StorageLog):
     """Commits a storage's rows to a directory, and restores them when the storage is made again.
 
     The guarantees are those of :mod:`storages.persistent`. Any storage can have one: call
-    ``storage.attach(RingLog(...))`` as the last statement of its ``__init__``.
+    ``storage.observers.attach(RingLog(...))`` as the last statement of its ``__init__``.
 
     Args:
         storage: an empty storage with the same hyper-parameters as the one that wrote the directory.

@@ -75,9 +75,9 @@ class RingManifest(Manifest):
         """
         self._refuse_another("num_envs", self.num_envs, ring.num_envs, directory)
         self._refuse_large_steps(log_bytes)
-        if not ring.grows and ring.max_bytes is None:
+        if not ring.grows and ring.limit is None:
             self._refuse_another("size", self.size, ring.size, directory)
-        known = self.size if ring.max_bytes is not None else None
+        known = self.size if ring.limit is not None else None
         self.make_columns(ring, self.num_envs, directory, self._steps_within(log_bytes) if ring.grows else known)
         if not ring.grows:
             self._refuse_another("size", self.size, ring.size, directory)

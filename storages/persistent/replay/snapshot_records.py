@@ -62,7 +62,7 @@ def flaw_of_state(state: Mapping[str, Any]) -> str | None:
     return None
 
 
-def mended(state: Mapping[str, Any], inserted: int) -> dict[str, Any]:
+def repaired_state(state: Mapping[str, Any], inserted: int) -> dict[str, Any]:
     """Return a state with a new random generator, and as many transitions inserted as are stored, where unusable."""
     counts = {"inserted": inserted, "sampled": 0}
     fresh: dict[str, Any] = {"generator": np.random.default_rng(0).bit_generator.state} | {
@@ -131,7 +131,7 @@ def _flaws_of_arrays(record: Record, ring: Ring) -> Iterator[str]:
     for name, (shape, dtype) in shapes.items():
         array = arrays[name][0]
         if (array.shape, array.dtype) != (shape, dtype):
-            yield f"{array.dtype}{array.shape} as {_told(name)}, which is {dtype}{shape}"
+            yield f"{array.dtype}{array.shape} as {_describe(name)}, which is {dtype}{shape}"
         elif flaw := _flaw_of_values(name, array, record, ring):
             yield flaw
 
@@ -149,15 +149,15 @@ def _flaw_of_values(name: ArrayKey, array: Array, record: Record, ring: Ring) ->
         wrong = array >= record.steps * ring.envs - record.facts["start"]
     else:
         return None
-    return f"{array.view(_PLAIN.get(array.dtype, array.dtype))[wrong][0]} in {_told(name)}" if wrong.any() else None
+    return f"{array.view(_PLAIN.get(array.dtype, array.dtype))[wrong][0]} in {_describe(name)}" if wrong.any() else None
 
 
 _PLAIN: dict[np.dtype[Any], Any] = {np.dtype(np.bool_): np.uint8}
 
 
 def _named(arrays: dict[ArrayKey, Any]) -> str:
-    return ", ".join(map(_told, arrays)) or "nothing"
+    return ", ".join(map(_describe, arrays)) or "nothing"
 
 
-def _told(name: ArrayKey) -> str:
+def _describe(name: ArrayKey) -> str:
     return f"{name.role!r} of {text(name.leaf)}" if name.leaf else repr(name.role)

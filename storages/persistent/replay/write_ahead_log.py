@@ -197,7 +197,7 @@ class WriteAheadLog:
         record, manifest = self._snapshot(state(), priorities, self._log.pinned, everything=False)
         # More steps in a commit cost less each; fewer steps leave the disk more time before an insertion has to wait,
         # which it does when ``most`` steps are not on disk.
-        largest = _LARGEST_COMMIT_BYTES // max(1, ring.bytes_of_a_step)
+        largest = _LARGEST_COMMIT_BYTES // max(1, ring.columns.bytes_of_a_step)
         steps = max(1, min(most * 2 // 3, largest))
         # Before the thread starts: if its write fails, it sets both to 0.
         self._next_commit = ring.steps + steps
@@ -314,12 +314,14 @@ class WriteAheadLog:
 
     @property
     def _most_file_bytes(self) -> int:
-        of_the_ring = self._ring.size * self._ring.bytes_of_a_step
+        of_the_ring = self._ring.size * self._ring.columns.bytes_of_a_step
         return self._log_file_bytes or min(LOG_FILE_BYTES, max(_SMALLEST_LOG_FILE_BYTES, of_the_ring // 2))
 
     @property
     def _most_log_bytes(self) -> float:
-        stored, whole = (steps * self._ring.bytes_of_a_step for steps in (self._ring.live_steps, self._ring.size))
+        stored, whole = (
+            steps * self._ring.columns.bytes_of_a_step for steps in (self._ring.live_steps, self._ring.size)
+        )
         if whole < LONGEST_LOG_BYTES:
             return _LONGEST_LOG_OF_SMALL * max(whole, 2 * _SMALLEST_LOG_FILE_BYTES)
         return LONGEST_LOG_BYTES + _LONGEST_LOG_RINGS * stored
@@ -351,7 +353,7 @@ class WriteAheadLog:
                 self.written = record.steps
             elif end not in (None, log.files.end):
                 # The next commit reuses the number.
-                log.files.take_back(end)
+                log.files.undo_write(end)
             if not isinstance(error, OSError):
                 raise
             safe = (

@@ -7,8 +7,8 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.commands.composition.options import unknown_option
 from pytorchrl.commands.composition.parts import actor_for, storage_for
-from pytorchrl.commands.composition.unknown_options import unknown_option
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import unknown_hyper_parameter
 from tests.pytorchrl.agent.names_of_libraries import LIBRARIES, answers

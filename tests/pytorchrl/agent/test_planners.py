@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.planners.cross_entropy import CrossEntropyMethod
+from pytorchrl.agent.planners.sampling import CrossEntropyMethod
 from tests.support.by_hand import numpy
 
 STATES, HORIZON, SIZE = 3, 4, 2

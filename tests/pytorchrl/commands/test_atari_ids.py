@@ -11,7 +11,7 @@ import pytest
 import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.agent.envs.games.atari_envs import preprocessed
-from pytorchrl.commands.train import described_run
+from pytorchrl.commands.composition.described_run import described_run
 from pytorchrl.logging.groups import environment
 
 if importlib.util.find_spec("ale_py") is None:

@@ -10,7 +10,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.commands.sweeps.sweep_results import write_results
+from pytorchrl.commands.sweeps.sweep import write_results
 from pytorchrl.commands.sweeps.trials import Trial
 from pytorchrl.commands.train import _show_results as show_results
 from tests.support.run_folders import evaluated_run

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.commands.composition.composing import read_yaml
-from pytorchrl.commands.train import described_run
+from pytorchrl.commands.composition.described_run import described_run
+from pytorchrl.commands.composition.description import read_yaml
 
 
 @pytest.mark.parametrize(

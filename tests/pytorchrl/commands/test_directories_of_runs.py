@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 import pytorchrl as prl
+from pytorchrl.commands.composition.described_run import described_run
 from pytorchrl.commands.sweeps.trials import Trial
-from pytorchrl.commands.train import described_run, train
+from pytorchrl.commands.train import train
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from storages import ReplayBuffer
 from tests.support.data_sets import recorded

@@ -11,7 +11,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.agent.envs.description import format_space, play_at_random
+from pytorchrl.agent.envs.random_play import format_space, play_at_random
 from pytorchrl.experiments.runs import user_modules
 from tests.support.toys import Counter, Noise
 
@@ -182,6 +182,6 @@ def test_a_vector_environment_is_described(monkeypatch: pytest.MonkeyPatch, caps
 def test_a_vector_environment_in_which_no_episode_ended_is_described(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pytorchrl.agent.envs.vector_play._MOST_SECONDS", 1e-9)
+    monkeypatch.setattr("pytorchrl.agent.envs.random_play._MOST_SECONDS", 1e-9)
     printed = output_of_env(monkeypatch, capsys, "CartPole-v1", "--vectorization-mode", "vector_entry_point")
     assert "episodes none ended" in printed

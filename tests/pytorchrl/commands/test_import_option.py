@@ -13,7 +13,7 @@ from torch import nn
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.commands.train import described_run
+from pytorchrl.commands.composition.described_run import described_run
 from pytorchrl.commands.train import train as train_command
 from pytorchrl.experiments.runs import user_modules
 from pytorchrl.experiments.runs.run_folder import RunFolder

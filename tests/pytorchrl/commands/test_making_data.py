@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.commands.data.making.agent import Agent, Policy, agent_of
+from pytorchrl.commands.data.making.agent import EvaluatedPolicy, TrainedAgent, agent_of
 from storages.datasets import Dataset, open_dataset, references_of, return_of
 from storages.transition import ACT, OBS
 from tests.support import warm_interpreter
@@ -75,8 +75,8 @@ def test_the_medium_policy_is_nearest_a_third_of_the_experts_normalised_return(
 ) -> None:
     agent = agent_of("CartPole-v1", None, 100, 0, tmp_path)
     curve = [20.0, 30.0, 48.0, 60.0, 90.0, 52.0, 120.0, 110.0]
-    policies = [Policy(10 * number, mean, Path()) for number, mean in enumerate(curve)]
-    monkeypatch.setattr(Agent, "policies", lambda self: policies)
+    policies = [EvaluatedPolicy(10 * number, mean, Path()) for number, mean in enumerate(curve)]
+    monkeypatch.setattr(TrainedAgent, "policies", lambda self: policies)
     assert agent.expert().mean_return == 120.0
     # 20 is normalised to 0 and 120 to 1, so that a third is 53.3. The later 52 follows 90, more than two thirds.
     assert agent.medium(20.0).mean_return == 48.0

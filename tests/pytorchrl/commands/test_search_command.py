@@ -14,8 +14,7 @@ import pytest
 import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.commands.sweeps import search, trials
-from pytorchrl.commands.sweeps.ranges import Range, range_of
-from pytorchrl.commands.sweeps.search import Search
+from pytorchrl.commands.sweeps.search import Range, Search, range_of
 from pytorchrl.commands.sweeps.trials import Trial
 from pytorchrl.scheme.compatibility import CompositionError
 from storages.persistent.log.lock import Lock

@@ -13,10 +13,9 @@ import yaml
 import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.agent.algorithms import Algorithm
-from pytorchrl.commands.composition.composing import composed, merged, preset_of, read_yaml
-from pytorchrl.commands.composition.parts import part_named
-from pytorchrl.commands.composition.values import TextError, value_of
-from pytorchrl.commands.train import described_run
+from pytorchrl.commands.composition.described_run import described_run
+from pytorchrl.commands.composition.description import merge_descriptions, preset_of, read_yaml
+from pytorchrl.commands.composition.parts import TextError, make_parts, part_named, value_of
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from storages import Storage
 from tests.support.compositions import dqn_scheme
@@ -117,7 +116,7 @@ NEEDED = {
     "Rainbow": "give the actor noisy=True",
     "TRPOSinglePath": "cut_episodes='drop'",
 }
-"""Remedies in the errors of algorithms that cannot be composed with default parts."""
+"""Remedies in the errors of algorithms that cannot be make_parts with default parts."""
 
 
 def test_every_algorithm_is_composed_with_default_parts_or_its_error_names_what_it_needs() -> None:
@@ -128,7 +127,7 @@ def test_every_algorithm_is_composed_with_default_parts_or_its_error_names_what_
             continue
         env = "Pendulum-v1" if cls.actions in ("box", "bounded") else "CartPole-v1"
         try:
-            parts = composed(merged({"algorithm": {"name": name}, "env": {"name": env}}))
+            parts = make_parts(merge_descriptions({"algorithm": {"name": name}, "env": {"name": env}}))
             assert parts.storage.cls.on_policy == (cls.sources["main"].kind == "rollout"), name
             assert parts.actor.cls is (prl.OnPolicyActor if parts.storage.cls.on_policy else prl.OffPolicyActor), name
             parts.scheme(seed=1, device="cpu").close()
@@ -148,8 +147,8 @@ def test_every_preset_can_be_composed() -> None:
             assert set(preset) <= {"algorithm", "actor", "storage", "env", "steps"}
             continuous = part_named(Algorithm, algorithm).actions in ("box", "bounded")
             used, said = (env, env) if env != "*" else (f"Mountain{'CarContinuous' if continuous else 'Car'}-v0", ANY)
-            whole = merged(preset, {"algorithm": {"name": algorithm}, "env": {"name": used}})
-            parts = composed(whole)
+            whole = merge_descriptions(preset, {"algorithm": {"name": algorithm}, "env": {"name": used}})
+            parts = make_parts(whole)
             assert parts.algorithm.cls.__name__ == algorithm
             assert preset_of(algorithm, used) == (preset, f"{algorithm}, {said}")
 
@@ -157,7 +156,7 @@ def test_every_preset_can_be_composed() -> None:
 @pytest.mark.parametrize(("name", "num_envs"), [("Rainbow", 1), ("R2D2", 4)])
 def test_presets_of_the_command_line_equal_the_small_ones_of_the_classes(name: str, num_envs: int) -> None:
     chosen = {"algorithm": {"name": name}, "env": {"name": "CartPole-v1"}}
-    parts = composed(merged(preset_of(name, "CartPole-v1")[0], chosen))
+    parts = make_parts(merge_descriptions(preset_of(name, "CartPole-v1")[0], chosen))
     small = getattr(prl, name).small(num_envs=num_envs)
     assert small["algo_factory"].hyper_parameters | {"test_every": 0} == parts.algorithm.hyper_parameters | {
         "test_every": 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.comparison.profiles import performance_profile, thresholds
+from pytorchrl.comparison.pictures import performance_profile, thresholds
 from pytorchrl.comparison.references import reference_of
 from pytorchrl.comparison.tables import as_csv, as_markdown
 from tests.support.rliable_module import rliable_module

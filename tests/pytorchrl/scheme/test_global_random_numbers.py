@@ -14,7 +14,7 @@ import torch
 
 import pytorchrl as prl
 import storages
-from pytorchrl.agent.process_seeds import seed_process, seeding_processes, seeds_of_processes
+from pytorchrl.agent.global_generators import seed_process, seeding_processes, seeds_of_processes
 from pytorchrl.commands.sweeps.trials import Trial
 from pytorchrl.commands.sweeps.trials import train as train_trial
 from tests.support.compositions import dqn_scheme

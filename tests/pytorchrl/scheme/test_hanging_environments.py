@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.agent.envs import long_waits
+from pytorchrl.agent.envs import worker_processes
 from pytorchrl.agent.envs.copies import processes as copies
 from pytorchrl.scheme.hogwild import processes as hogwild
 from pytorchrl.scheme.overlap import forked_process, process
@@ -27,7 +27,7 @@ class Hangs(Counter):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_waits, "SECONDS_BEFORE_WARNING", 0.2)
+    monkeypatch.setattr(worker_processes, "SECONDS_BEFORE_WARNING", 0.2)
     monkeypatch.setattr(copies, "SECONDS_TO_END", 0.1)
     monkeypatch.setattr(forked_process, "_SECONDS_TO_END", 0.1)
     for module in (forked_process, process, hogwild):

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.envs.worker_signals import worker_signals
+from pytorchrl.agent.envs.worker_processes import worker_signals
 from storages.transition import ACT, DONE, DONE2, LOGP, OBS, REW
 from tests.support.clocks import RememberedClocks
 from tests.support.comparison import assert_equal

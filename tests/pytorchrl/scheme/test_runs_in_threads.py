@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import pytorchrl as prl
 import storages
-from pytorchrl.agent.torch_random import random_functions
+from pytorchrl.agent.global_generators import random_functions
 from tests.support.comparison import assert_equal
 from tests.support.training import train
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from storages.datasets import FlatNames, open_dataset
-from storages.datasets.continuity import breaks_in
+from storages.datasets.episode_bounds import breaks_in
 from storages.errors import AmbiguousDataError, DatasetError
 from storages.transition import ACT, REW
 from tests.support.written_arrays import parquet

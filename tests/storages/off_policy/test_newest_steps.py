@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages import Episodes, EREBuffer, GAEBuffer, HERBuffer, PERBuffer, ReplayBuffer, Sequences
-from storages.errors import PersistenceError
-from storages.storage import EmptyStorageError
+from storages.errors import EmptyStorageError, PersistenceError
 from storages.transition import (
     ACT,
     DISCOUNT,

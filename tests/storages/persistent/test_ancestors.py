@@ -12,7 +12,7 @@ import pytest
 from storages import Sequences
 from storages.datasets import open_dataset
 from storages.persistent import DamageError, PersistenceError, repair
-from storages.persistent.episodes import segment_store
+from storages.persistent.episodes import episode_log
 from storages.persistent.episodes.episode_manifest import Ancestor, EpisodeManifest
 from storages.persistent.episodes.segment_store import SegmentStore
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, TRUNC2
@@ -102,7 +102,7 @@ def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         return [Ancestor(str(ancestor), *commit)]
 
     if request.param == "of an earlier version":
-        monkeypatch.setattr(segment_store, "ancestors_from", as_earlier)
+        monkeypatch.setattr(episode_log, "ancestors_from", as_earlier)
         facts_of = EpisodeManifest.facts
         monkeypatch.setattr(
             EpisodeManifest,

@@ -38,20 +38,20 @@ def test_insertions_during_a_commit_do_not_alter_the_commit(
     way: str, kind: str, tmp_path: Path, writes_may_proceed: threading.Event
 ) -> None:
     pair = Pair(way, tmp_path, kind, commit_every=12)
-    pair.kept._log.wal.wait()
+    pair.kept.observers.log.wal.wait()
     writes_may_proceed.set()
     pair.insert(5)
     for _ in range(5):
         pair.insert(4)
-        pair.kept._log.wal.wait()
+        pair.kept.observers.log.wal.wait()
         writes_may_proceed.clear()
         # This insertion starts a commit, and three more overwrite the oldest steps; a further one would wait.
         pair.insert(1)
         committed = pair.twin.ring.steps - 1
         pair.insert(3)
         writes_may_proceed.set()
-        pair.kept._log.wal.wait()
-        assert pair.kept._log.wal.written == committed
+        pair.kept.observers.log.wal.wait()
+        assert pair.kept.observers.log.wal.written == committed
     pair.reopen()
     pair.assert_same()
     pair.close()
@@ -92,7 +92,7 @@ def test_a_small_commit_interrupted_at_any_call_is_stored_once(
             storage.insert_transition(sample)
         for _ in range(15):
             pair.insert()
-            assert pair.kept.ring.steps - pair.kept._log.wal.written <= 6
+            assert pair.kept.ring.steps - pair.kept.observers.log.wal.written <= 6
         pair.update()
     pair.reopen()
     pair.assert_same()

@@ -15,7 +15,7 @@ from tests.support.comparison import assert_equal
 def rollout(directory: Path) -> VanillaOnPolicyBuffer:
     actor = SimpleNamespace(value=lambda obs, rhs, done: torch.zeros(len(obs), 1))
     storage = VanillaOnPolicyBuffer.create_factory(size=8)("cpu", actor, SimpleNamespace(gamma=0.9), None)
-    storage.attach(RingLog(storage, directory, commit_every=4, durable=False))
+    storage.observers.attach(RingLog(storage, directory, commit_every=4, durable=False))
     return storage
 
 

@@ -15,7 +15,7 @@ from storages import Episodes, PERBuffer
 from storages.sharded import LocalShards, Pending, ReplayShard, ShardedReplay, SliceWriter, shared_memory
 from storages.sharded.offered_pieces import OfferedPieces
 from storages.sharded.packed_batches import arrays_in, pack, pack_into, unpack
-from storages.sharded.replay_shard import Reply, Update
+from storages.sharded.replay_shard import ShardReply, Update
 from storages.sharded.shared_memory import OpenedPieces, Piece, Place
 from storages.transition import ERRORS, INDICES, OBS, REW
 from tests.support.model import equal
@@ -42,7 +42,7 @@ class _Answer:
     def __init__(self, pending: Pending[Any], offered: OfferedPieces, piece: Piece | None, seen: list[str]) -> None:
         self._pending, self._offered, self._piece, self._seen = pending, offered, piece, seen
 
-    def result(self) -> Reply:
+    def result(self) -> ShardReply:
         reply = self._pending.result()
         if reply.batches or reply.layout:
             self._seen.append("sent" if reply.layout is None else "in memory")
@@ -60,7 +60,7 @@ class SharingShards(LocalShards):
 
     def exchange(
         self, shard: int, updates: Sequence[Update], progress: tuple[int, int] | None, batches: int, batch_size: int
-    ) -> Pending[Reply]:
+    ) -> Pending[ShardReply]:
         piece = self.offered[shard].take() if batches else None
         place = None if piece is None else piece.place
         pending = self.begin(shard, "exchange", updates, progress, batches, batch_size, place)

@@ -9,9 +9,15 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.encoders.convolutions import ImpalaCNN, NatureCNN, NatureConvolutions, SmallCNN
+from pytorchrl.agent.actors.encoders.convolutions import (
+    ImpalaCNN,
+    NatureCNN,
+    NatureConvolutions,
+    SmallCNN,
+    image_layout,
+    suitable_cnn,
+)
 from pytorchrl.agent.actors.encoders.custom_extractors import UserExtractor, features_by, name_of
-from pytorchrl.agent.actors.encoders.images import image_layout, suitable_cnn
 from pytorchrl.agent.actors.encoders.vectors import (
     Choices,
     EmbeddingFeatures,
@@ -19,7 +25,7 @@ from pytorchrl.agent.actors.encoders.vectors import (
     OneHotFeatures,
     VectorFeatures,
 )
-from pytorchrl.agent.actors.layers.initialisation import Initialisation
+from pytorchrl.agent.actors.layers.linear_layers import Initialisation
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.envs.spaces import Flat, UnsupportedSpaceError, choices_of
 

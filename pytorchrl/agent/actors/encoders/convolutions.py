@@ -1,17 +1,18 @@
-"""Convolutional feature extractors."""
+"""Image observations, and convolutional feature extractors."""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import gymnasium as gym
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.encoders.images import PIXELS_OF_NATURE_CNN, PIXELS_OF_SMALL_CNN, image_layout
-from pytorchrl.agent.actors.layers.initialisation import Initialisation, orthogonal
+from pytorchrl.agent.actors.layers.linear_layers import Initialisation, orthogonal
 from pytorchrl.agent.ops.products import LINEAR
 from pytorchrl.agent.ops.scaling import scaled
 
@@ -61,10 +62,10 @@ class ConvolutionalFeatures(nn.Module, ABC):
     def forward(self, observation: Tensor) -> Tensor:
         """(B, *obs) to (B, output_size)."""
         image = self._layout.channels_first(observation)
-        # On a CPU, gradients of convolutions take two thirds of the time in the channels-last format.
+        # On a CPU, gradients of convolutions are faster in the channels-last format.
         channels_last = torch.is_grad_enabled() and image.device.type == "cpu"
         image = scaled(image, self._largest, channels_last=channels_last)
-        # After flattening, which copies, the activation and its gradient are faster: 2% of an update of PPO.
+        # After flattening, which copies, the activation and its gradient are faster.
         features = torch.relu(self.convolutions(image).flatten(1))
         return features if self.linear is None else torch.relu(self.linear(features))
 
@@ -155,3 +156,70 @@ class ResidualBlock(nn.Module):
 def _largest_byte(space: gym.Space[Any]) -> int:
     """Return the upper bound of uint8 images; 1 where there is nothing to scale."""
     return max(int(space.high.max()), 1) if isinstance(space, spaces.Box) and space.dtype == "uint8" else 1
+
+
+PIXELS_OF_NATURE_CNN = 36
+"""Minimum height and width of an image."""
+PIXELS_OF_SMALL_CNN = 3
+"""Minimum height and width of an image."""
+
+
+@dataclass(frozen=True)
+class ImageLayout:
+    """The axes of an image observation: (H, W), (C, H, W), (H, W, C), or a stack of one of the latter two."""
+
+    channels: int
+    """Of all images of a stack together."""
+    height: int
+    width: int
+    axes: int
+    """Number of axes of one observation: 2 without channels, 4 for a stack."""
+    channels_last: bool
+
+    def channels_first(self, observation: Tensor) -> Tensor:
+        """Convert observations of this layout to (B, C, H, W)."""
+        if self.axes == 2:
+            return observation.unsqueeze(1)
+        image = observation.movedim(-1, -3) if self.channels_last else observation
+        return image.flatten(1, 2) if self.axes == 4 else image
+
+    def __str__(self) -> str:
+        return f"{self.height} x {self.width} pixels in {self.channels} channel{'s' * (self.channels > 1)}"
+
+
+def image_layout(space: gym.Space[Any]) -> ImageLayout | None:
+    """Return the layout of a space that may hold images, else None.
+
+    Two axes of equal length are height and width. If there are not exactly two, the smaller outer axis counts as
+    channels, the last one of a cube.
+    """
+    if not isinstance(space, spaces.Box | spaces.MultiBinary) or len(space.shape) not in (2, 3, 4):
+        return None
+    axes = len(space.shape)
+    if axes == 2:
+        height, width = space.shape
+        return ImageLayout(1, height, width, axes, channels_last=False)
+    stack = space.shape[0] if axes == 4 else 1
+    first, middle, last = space.shape[-3:]
+    begins_square = first == middle
+    if begins_square or (last < first and middle != last):
+        return ImageLayout(stack * last, first, middle, axes, channels_last=True)
+    return ImageLayout(stack * first, middle, last, axes, channels_last=False)
+
+
+def suitable_cnn(space: gym.Space[Any]) -> Literal["nature_cnn", "small_cnn"] | None:
+    """Return the CNN for a space, None where its observations are not images.
+
+    Images have three axes (four if stacked) and finite bounds, or are 2D arrays of uint8 large enough for Nature's CNN.
+    """
+    layout = image_layout(space)
+    if layout is None:
+        return None
+    pixels = min(layout.height, layout.width)
+    if layout.axes == 2 and (space.dtype != "uint8" or pixels < PIXELS_OF_NATURE_CNN):
+        return None
+    if isinstance(space, spaces.Box) and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        return None
+    if pixels >= PIXELS_OF_NATURE_CNN:
+        return "nature_cnn"
+    return "small_cnn" if pixels >= PIXELS_OF_SMALL_CNN else None

@@ -52,7 +52,7 @@ class OneHotFeatures(nn.Module):
         return F.one_hot(observation[:, 0].long() - self._start, self.output_size).float()
 
 
-class Rows(nn.Module):
+class TableRows(nn.Module):
     """Row indices of discrete observations in a table with one row for each value of each discrete variable.
 
     Args:
@@ -83,7 +83,7 @@ class MultiOneHotFeatures(nn.Module):
 
     def __init__(self, space: spaces.MultiDiscrete) -> None:
         super().__init__()
-        self.rows = Rows(space)
+        self.rows = TableRows(space)
         self.output_size = self.rows.total
 
     def forward(self, observation: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class EmbeddingFeatures(nn.Module):
         super().__init__()
         if not isinstance(space, Choices):
             raise ValueError(f"{type(self).__name__}: the space must be Discrete or MultiDiscrete, got {space}")
-        self.rows = Rows(space)
+        self.rows = TableRows(space)
         self.table = nn.Embedding(self.rows.total, size)
         self.output_size = self.rows.choices * size
 

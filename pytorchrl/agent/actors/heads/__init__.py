@@ -1,32 +1,35 @@
 """Heads: output layers from features to a policy or a value function."""
 
 from pytorchrl.agent.actors.actor import Head
-from pytorchrl.agent.actors.heads.beta_policy import BetaPolicy
-from pytorchrl.agent.actors.heads.discrete_policies import MellowmaxPolicy, SoftmaxPolicy
+from pytorchrl.agent.actors.heads.continuous_policies import (
+    BetaPolicy,
+    GaussianPolicy,
+    GSDEPolicy,
+    LatentGaussian,
+    MixturePolicy,
+    SquashedGaussianPolicy,
+)
 from pytorchrl.agent.actors.heads.distribution_head import (
     DistributionHead,
     check_bounded,
     check_scaled,
     in_units_of_environments,
 )
-from pytorchrl.agent.actors.heads.features import Features
-from pytorchrl.agent.actors.heads.gaussian_policies import GaussianPolicy, LatentGaussian, SquashedGaussianPolicy
-from pytorchrl.agent.actors.heads.gsde_policy import GSDEPolicy
 from pytorchrl.agent.actors.heads.implicit_quantiles import ImplicitQuantiles
-from pytorchrl.agent.actors.heads.mixture_policy import MixturePolicy
-from pytorchrl.agent.actors.heads.policies import DeterministicPolicy, Policy
-from pytorchrl.agent.actors.heads.quadratic import Quadratic
+from pytorchrl.agent.actors.heads.policies import DeterministicPolicy, MellowmaxPolicy, Policy, SoftmaxPolicy
 from pytorchrl.agent.actors.heads.values import (
     ActionComponents,
     ActionQuantiles,
     ActionValue,
     CategoricalReturns,
+    Features,
+    Quadratic,
     QuantileReturns,
     StateValue,
     Values,
     make_action_layers,
 )
-from pytorchrl.agent.actors.layers.output_layer import ConvertedNumbers, OutputLayer
+from pytorchrl.agent.actors.layers.linear_layers import ConvertedNumbers, OutputLayer
 
 __all__ = [
     "ActionComponents",

@@ -12,9 +12,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.values import make_action_layers
-from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, OneSample
-from pytorchrl.agent.actors.layers.output_layer import OutputLayer
-from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
+from pytorchrl.agent.actors.layers.linear_layers import NoisyLinear, OneSample, OutputLayer, UsesGenerator
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues, quantile_midpoints
 from pytorchrl.agent.device import make_constants
 from pytorchrl.agent.ops.layers import are_plain
@@ -50,7 +48,7 @@ class ImplicitQuantiles:
 
 
 class _Quantiles(UsesGenerator):
-    """A :class:`~pytorchrl.agent.actors.outputs.values.implicit_quantile.QuantileFunction`."""
+    """A :class:`~pytorchrl.agent.actors.outputs.return_distributions.QuantileFunction`."""
 
     midpoints: Tensor
     _frequencies: Tensor
@@ -97,8 +95,7 @@ class _Quantiles(UsesGenerator):
     def _output(self) -> tuple[Tensor, Tensor] | None:
         """Return weights (n, F) and bias (n,) where a single linear layer follows the embedding; None where more does.
 
-        The product (B, N, F) is then not needed: for 128 rows, 64 fractions and 256 features, values and their
-        gradients take a twentieth of the time.
+        The product (B, N, F) is then not needed.
         """
         if self.hidden is not None or not are_plain([self.numbers], OutputLayer):
             return None

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
-from pytorchrl.agent.actors.layers.output_layer import OutputLayer
+from pytorchrl.agent.actors.layers.linear_layers import OutputLayer
 
 
 class PredictedChange:
@@ -97,7 +97,7 @@ class TransitionLayer(OutputLayer):
         return 0.0 if self.bounds is None else (self.bounds[1] - self.bounds[0]).sum()
 
 
-def joined(predictions: Sequence[PredictedChange]) -> PredictedChange:
+def join_predictions(predictions: Sequence[PredictedChange]) -> PredictedChange:
     """Return the rows of several predictions as one."""
     deviations = [each.log_std for each in predictions if each.log_std is not None]
     return PredictedChange(
@@ -107,7 +107,7 @@ def joined(predictions: Sequence[PredictedChange]) -> PredictedChange:
     )
 
 
-def converted_by(heads: Sequence[TransitionLayer], numbers: Tensor) -> PredictedChange:
+def convert_numbers(heads: Sequence[TransitionLayer], numbers: Tensor) -> PredictedChange:
     """Convert the numbers (M, N, numbers) of the layers of M heads to a prediction of M * N rows."""
     each: list[Tensor] = [head.bounds for head in heads if head.bounds is not None]
     predicted = _converted(numbers, torch.stack(each, dim=1).unsqueeze(2) if each else None)

@@ -81,7 +81,7 @@ class RunningNormalization(nn.Module):
         """Update the running statistics with values (B, *shape); one that is not finite leaves them unchanged."""
         moments = add_to_moments((self.count, self.mean, self.squares), values.double())
         # NaN or infinity in the statistics would never leave them. It is the storage that refuses or keeps the values.
-        # A sum of squares is finite only if all are, and is computed in half the time of `isfinite`.
+        # A sum of squares is finite only if all are, and is faster than `isfinite`.
         if math.isfinite(moments[2].sum()):
             self._set_moments(moments)
 

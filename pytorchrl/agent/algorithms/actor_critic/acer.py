@@ -9,9 +9,9 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import Policy, Values
 from pytorchrl.agent.actors.outputs import ActionValues, Categorical, Distribution, ScalarValue
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.on_and_off_policy import OnAndOffPolicy
 from pytorchrl.agent.algorithms.actor_critic.paths import Paths, retrace
+from pytorchrl.agent.algorithms.checks import ActionKind
 from pytorchrl.agent.algorithms.compiling import not_compiled
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows

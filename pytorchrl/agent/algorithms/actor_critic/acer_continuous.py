@@ -1,7 +1,6 @@
 """ACER for continuous actions, with a stochastic dueling network as critic."""
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -9,7 +8,6 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import ActionValue, Policy, StateValue
 from pytorchrl.agent.actors.outputs import DiagonalGaussian, ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.acer import ACER
 from pytorchrl.agent.algorithms.actor_critic.paths import Paths, retrace
 from pytorchrl.agent.algorithms.compiling import not_compiled
@@ -30,7 +28,7 @@ class ACERContinuous(ACER):
             equation 14).
     """
 
-    actions: ClassVar[ActionKind] = "box"
+    actions = "box"
 
     num_advantage_samples: Count = 5
 

@@ -34,7 +34,7 @@ def elementwise_minimum(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def of_smallest(means: Sequence[Tensor], numbers: Sequence[Tensor]) -> Tensor:
-    """Return, in each row, the numbers (N, k) of the critic with the smallest mean (N, 1); of equal ones, the first."""
+    """Return, in each row, the numbers (N, k) of the critic with the smallest mean (N, 1)."""
     chosen = torch.cat(list(means), dim=1).argmin(1)
     return torch.stack(list(numbers), dim=1).take_along_dim(chosen[:, None, None], 1).squeeze(1)
 

@@ -8,8 +8,8 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
+from pytorchrl.agent.algorithms.checks import ActionKind
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows

@@ -17,7 +17,7 @@ from pytorchrl.agent.algorithms.actor_critic.hybrid_representation import Hybrid
 from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.envs.hybrid_box import HybridBox
+from pytorchrl.agent.envs.spaces import HybridBox
 from pytorchrl.agent.explorers import Exploration
 from storages.component.hyper_parameters import Count, CountOrZero, NonNegative, NonNegativeOrSchedule, UnitInterval
 from storages.storage import Storage
@@ -183,9 +183,9 @@ class _LatentRows(Rows):
         """(N, size)."""
         learnt, action = self._representation, Rows(self.batch, self._codec).action
         stored = self[LATENT_ACTION] if LATENT_ACTION in self.batch else _no_latent_action(action, learnt.size)
-        return learnt.corrected(self.now, action, stored, self._noise, self._generator)
+        return learnt.correct(self.now, action, stored, self._noise, self._generator)
 
 
 def _no_latent_action(action: Tensor, size: int) -> Tensor:
-    """Return what is stored (E, size) of actions (E, A) that were not decoded of latent ones."""
+    """Return the latent actions (E, size) stored with actions (E, A) that have none."""
     return action.new_full((len(action), size), NO_LATENT_ACTION)

@@ -1,14 +1,17 @@
-"""Embeddings of discrete choices, the scale of the latents of their parameters, and the decoder of these."""
+"""Discrete choices with parameters, embeddings of the choices, and latents of the parameters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
-from pytorchrl.agent.actors.layers.output_layer import OutputLayer
+from pytorchrl.agent.actors.layers.linear_layers import OutputLayer
+from pytorchrl.agent.envs.spaces import HybridBox
 
 _INITIAL_BOUND = 2.0
 """Most of a standard normal distribution, the prior of the latents of parameters, lies within this bound."""
@@ -42,9 +45,9 @@ class HybridLatents(nn.Module):
         self.register_buffer("high", torch.full((latent_size,), _INITIAL_BOUND))
         self.register_buffer("tolerance", torch.zeros(()))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
-        # All are part of the weights, so that a policy acts by them, and networks that begin anew learn them anew.
+        # All are part of the weights, so that a policy acts by them, and reinitialised networks learn them again.
 
-    def embedded(self, choices: Tensor) -> Tensor:
+    def embed(self, choices: Tensor) -> Tensor:
         """Return the embeddings (N, C * d1) of choices (N, C)."""
         pairs = zip(self.tables, choices.unbind(1), strict=True)
         return torch.cat([table[chosen].tanh() for table, chosen in pairs], dim=1)
@@ -55,11 +58,11 @@ class HybridLatents(nn.Module):
         distances = [(vector[:, None] - table.tanh()).square().sum(2) for table, vector in pairs]
         return torch.stack([distance.argmin(1) for distance in distances], dim=1)
 
-    def scaled(self, latent: Tensor) -> Tensor:
+    def scale(self, latent: Tensor) -> Tensor:
         """Scale latents (N, d2) from their bounds to [-1, 1], and clip them."""
         return ((latent - self._middle) / self._half_range).clamp(-1, 1)
 
-    def unscaled(self, scaled: Tensor) -> Tensor:
+    def unscale(self, scaled: Tensor) -> Tensor:
         """Scale numbers (N, d2) in [-1, 1] to the bounds of latents."""
         return scaled * self._half_range + self._middle
 
@@ -119,3 +122,37 @@ class _DecoderLayer(OutputLayer):
 
     def output(self, numbers: Tensor) -> Decoded:
         return Decoded(numbers[:, : self._num_parameters].tanh(), numbers[:, self._num_parameters :])
+
+
+class HybridActions:
+    """Conversion between arrays (N, A) of actions in [-1, 1], and choices (N, C) with parameters (N, P).
+
+    Args:
+        space: has the columns of the scores of the C choices; all others are parameters.
+        device: of the actions.
+    """
+
+    def __init__(self, space: HybridBox, device: torch.device) -> None:
+        self.counts = [count for _, count in space.choices]
+        """Alternatives of each choice."""
+        scores = [first + number for first, count in space.choices for number in range(count)]
+        parameters = [column for column in range(space.shape[0]) if column not in set(scores)]
+        self.num_parameters = len(parameters)
+        self._scores, self._parameters = (torch.tensor(columns, device=device) for columns in (scores, parameters))
+        self._ends = tuple(accumulate(self.counts[:-1]))
+        self._order = torch.tensor(scores + parameters, device=device).argsort()
+
+    def choices(self, action: Tensor) -> Tensor:
+        """Return the alternatives with the largest scores, (N, C) int64."""
+        of_each = action[:, self._scores].tensor_split(self._ends, dim=1)
+        return torch.stack([scores.argmax(1) for scores in of_each], dim=1)
+
+    def parameters(self, action: Tensor) -> Tensor:
+        """Return the parameters (N, P)."""
+        return action[:, self._parameters]
+
+    def join(self, choices: Tensor, parameters: Tensor) -> Tensor:
+        """Return actions (N, A), with a score of 1 for what is chosen, and of -1 for all else."""
+        flags = [F.one_hot(chosen, count) for chosen, count in zip(choices.unbind(1), self.counts, strict=True)]
+        scores = 2 * torch.cat(flags, dim=1).to(parameters.dtype) - 1
+        return torch.cat([scores, parameters], dim=1)[:, self._order]

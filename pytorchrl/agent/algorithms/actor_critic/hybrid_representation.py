@@ -14,10 +14,9 @@ from pytorchrl.agent.actors.heads import LatentGaussian
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import DiagonalGaussian
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.hybrid_actions import HybridActions
-from pytorchrl.agent.algorithms.actor_critic.hybrid_latents import Decoded, HybridDecoder, HybridLatents
+from pytorchrl.agent.algorithms.actor_critic.hybrid_latents import Decoded, HybridActions, HybridDecoder, HybridLatents
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.envs.hybrid_box import HybridBox
+from pytorchrl.agent.envs.spaces import HybridBox
 from storages.transition import MASK
 
 _SMALLEST_VARIANCE = 1e-6
@@ -88,11 +87,11 @@ class HybridRepresentation:
         """Return the actions that latent ones mean: the nearest choices, with their decoded parameters."""
         vector, scaled = latent_action.tensor_split(self._sizes[:1], dim=1)
         choices = self.latents.nearest(vector)
-        decoded = self._decoded(view, self.latents.embedded(choices), self.latents.unscaled(scaled))
-        return self.actions.joined(choices, decoded.parameters)
+        decoded = self._decoded(view, self.latents.embed(choices), self.latents.unscale(scaled))
+        return self.actions.join(choices, decoded.parameters)
 
     @torch.no_grad()
-    def corrected(
+    def correct(
         self, view: View, action: Tensor, latent_action: Tensor, noise: float, generator: torch.Generator
     ) -> Tensor:
         """Return the latent actions of which actions were decoded, replaced where they mean others by now.
@@ -109,12 +108,12 @@ class HybridRepresentation:
         """
         vector, scaled = latent_action.tensor_split(self._sizes[:1], dim=1)
         embedded, parameters, latent = self._encoded(view, action)
-        decoded = self._decoded(view, embedded, self.latents.unscaled(scaled))
+        decoded = self._decoded(view, embedded, self.latents.unscale(scaled))
         is_known = (latent_action.abs() <= 1).all(1, keepdim=True)
         is_choice = (self.latents.nearest(vector) == self.actions.choices(action)).all(1, keepdim=True)
         is_near = _squared_errors(decoded, parameters) <= self.latents.tolerance
         moved = embedded + noise * torch.empty_like(embedded).normal_(generator=generator)
-        drawn = self.latents.scaled(latent.sample(generator))
+        drawn = self.latents.scale(latent.sample(generator))
         vector = torch.where(is_known & is_choice, vector, moved.clamp(-1, 1))
         return torch.cat([vector, torch.where(is_known & is_near, scaled, drawn)], dim=1)
 
@@ -133,7 +132,7 @@ class HybridRepresentation:
 
     def _encoded(self, view: View, action: Tensor) -> tuple[Tensor, Tensor, DiagonalGaussian]:
         """Return embeddings, parameters, and the distribution of the latents of these."""
-        embedded = self.latents.embedded(self.actions.choices(action))
+        embedded = self.latents.embed(self.actions.choices(action))
         parameters = self.actions.parameters(action)
         return embedded, parameters, self.encoder(view, torch.cat([embedded, parameters], dim=1))
 

@@ -127,10 +127,9 @@ class MPO(OffPolicyAlgorithm):
         values = smallest(self.target_critics(Repeated(view, number), rows)).mean.view(-1, number)
         return policy, action, values
 
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
+    def policy(self, view: View, exploration: Exploration) -> Any:
         """Return the distribution of actions."""
-        policy: Distribution = self.pi(view)
-        return policy
+        return self.pi(view)
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the policy."""

@@ -1,6 +1,7 @@
 """MPO for discrete actions, with exact expectations over them."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -97,10 +98,9 @@ class MPODiscrete(OffPolicyAlgorithm):
         policy: Categorical = self.target_pi(view)
         return policy, elementwise_minimum([critic.values for critic in self.target_critics(view)])
 
-    def policy(self, view: View, exploration: Exploration) -> Categorical:
+    def policy(self, view: View, exploration: Exploration) -> Any:
         """Return the distribution of actions."""
-        policy: Categorical = self.pi(view)
-        return policy
+        return self.pi(view)
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the policy."""

@@ -1,4 +1,8 @@
-"""REDQ: SAC with an ensemble of critics, random subsets of it in targets, and many updates per step."""
+"""SAC with many updates per step, by an ensemble of critics or by dropout.
+
+REDQ: SAC with an ensemble of critics, random subsets of it in targets, and many updates per step.
+DroQ: REDQ with two dropout Q-functions in place of a large ensemble.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,11 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytorchrl.agent.actors.layers.mlp import Layers
+from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.algorithms.actor_critic.critics import average
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.component.hyper_parameters import Count
+from storages.component.hyper_parameters import Count, HalfOpenUnitInterval
 
 
 class REDQ(SAC):
@@ -59,3 +65,25 @@ class REDQ(SAC):
 
     def _generators(self) -> tuple[torch.Generator, ...]:
         return *super()._generators(), self.subset_generator
+
+
+class DroQ(REDQ):
+    """Hiraoka et al., "Dropout Q-Functions for Doubly Efficient RL" (arXiv 2110.02034), algorithm 2.
+
+    Each forward pass of a critic or target critic draws new dropout masks, also in the policy's loss. Layer
+    normalisation follows dropout.
+
+    Args:
+        dropout: dropout rate of the critics' layers, below 1.
+    """
+
+    unchangeable = frozenset({"dropout"})
+
+    num_critics: Count = 2
+    dropout: HalfOpenUnitInterval = 0.01
+
+    def make_critics(self) -> Ensemble:
+        """Make critics with dropout and layer normalisation."""
+        layers: Layers = {"dropout": self.dropout, "layer_norm": True}
+        head = self.critic_head()
+        return self.actor.make_ensemble("critics", head, self.num_critics, codec=self.codec, layers=layers)

@@ -10,10 +10,10 @@ from torch import Tensor
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, SquashedGaussianPolicy, check_bounded
 from pytorchrl.agent.actors.network import Ensemble
-from pytorchrl.agent.actors.outputs import Distribution, Value
+from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
+from pytorchrl.agent.algorithms.checks import ActionKind
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -121,10 +121,9 @@ class SAC(OffPolicyAlgorithm):
         """Return the critics' head: the expected return."""
         return ActionValue()
 
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
+    def policy(self, view: View, exploration: Exploration) -> Any:
         """Return the distribution of actions."""
-        policy: Distribution = self.pi(view)
-        return policy
+        return self.pi(view)
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the policy."""

@@ -71,7 +71,7 @@ class SACDecomposed(SAC):
         values = self.critics(rows.now, rows.action)
         loss, errors = loss_of_critics(values, target, rows)
         metrics = {"critic_loss": loss.detach(), "alpha": alpha[0]}
-        means = (rows.share * values[0].components.detach()).sum(0)
+        means = (rows.mean_weights * values[0].components.detach()).sum(0)
         metrics |= {f"value/{name}": mean for name, mean in zip(self.components, means, strict=True)}
         if self.reward_components:
             paid = self._rewards(rows) @ self._weights[:-1]

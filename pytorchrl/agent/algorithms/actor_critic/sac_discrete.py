@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import Policy, Values
-from pytorchrl.agent.actors.outputs import Categorical, Distribution, ScalarValue, Value
+from pytorchrl.agent.actors.outputs import Categorical, ScalarValue, Value
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import elementwise_minimum, loss_of_critics
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
@@ -47,7 +46,7 @@ class SACDiscrete(OffPolicyAlgorithm):
             actions are allowed.
     """
 
-    actions: ClassVar[ActionKind] = "discrete"
+    actions = "discrete"
     unchangeable = frozenset({"num_critics", "initial_alpha"})
 
     lr_pi: NonNegativeOrSchedule = 3e-4
@@ -106,10 +105,9 @@ class SACDiscrete(OffPolicyAlgorithm):
             return share * math.log(self.codec.size)
         return share * rows.mean(mask.of(rows.now).flags.sum(1, keepdim=True).log())
 
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
+    def policy(self, view: View, exploration: Exploration) -> Any:
         """Return the distribution of actions."""
-        policy: Distribution = self.pi(view)
-        return policy
+        return self.pi(view)
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the policy."""

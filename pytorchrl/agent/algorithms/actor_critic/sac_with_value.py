@@ -14,9 +14,8 @@ from pytorchrl.agent.actors.heads import (
     check_bounded,
 )
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.outputs import Distribution, ScalarValue
+from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
@@ -42,7 +41,7 @@ class SACWithValue(OffPolicyAlgorithm):
         reward_scale: factor of rewards in targets; stored rewards do not change.
     """
 
-    actions: ClassVar[ActionKind] = "bounded"
+    actions = "bounded"
     unchangeable = frozenset({"distribution", "num_critics"})
     alpha: ClassVar[float] = 1.0
     """The temperature, in scaled reward per nat of entropy."""
@@ -114,10 +113,9 @@ class SACWithValue(OffPolicyAlgorithm):
         value = ScalarValue(network(rows.now), huber_threshold=None)
         return value.weighted_loss(rows.weight, ScalarValue(target.detach()))[0]
 
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
+    def policy(self, view: View, exploration: Exploration) -> Any:
         """Return the distribution of actions."""
-        policy: Distribution = self.pi(view)
-        return policy
+        return self.pi(view)
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the policy."""

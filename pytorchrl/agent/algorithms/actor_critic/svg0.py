@@ -1,55 +1,31 @@
-"""SVG(0): a stochastic policy with reparameterised gradients through its critic."""
+"""A stochastic policy with reparameterised, or likelihood-ratio, gradients.
+
+SVG0: a stochastic policy with reparameterised gradients through its critic.
+PGT: off-policy actor-critic with the likelihood-ratio policy gradient and a Q-function.
+"""
 
 from typing import ClassVar
 
 import torch
 
-from pytorchrl.agent.actors.heads import ActionValue, SquashedGaussianPolicy
-from pytorchrl.agent.actors.outputs import Distribution
-from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
+from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads import SquashedGaussianPolicy
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
-from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.explorers import Exploration, Explorer, Sample
-from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, UnitInterval
+from pytorchrl.agent.explorers import Explorer, Sample
+from storages.component.hyper_parameters import NonNegativeOrSchedule
 
 
-class SVG0(OffPolicyAlgorithm):
+class SVG0(DDPG):
     """Heess et al., "Learning Continuous Control Policies by Stochastic Value Gradients" (arXiv 1510.09142), SVG(0).
 
-    The paper infers the noise of the actions taken. Here, as in later work, noise is sampled anew, so that replayed
-    actions need not come from the current policy. Actions are scaled from the bounds of the action space to [-1, 1].
-
-    Args:
-        lr_pi: learning rate of the policy.
-        lr_q: learning rate of the critics.
-        polyak: weight that target networks keep in each of their updates.
-        num_critics: number of critics; targets take their minimum.
-        policy_delay: critic updates per update of the policy.
-        target_update_interval: updates between updates of the target networks; None takes ``policy_delay``.
+    DDPG with a stochastic policy. The paper infers the noise of the actions taken. Here, as in later work, noise is
+    sampled again, so that replayed actions need not come from the current policy.
     """
 
-    actions: ClassVar[ActionKind] = "bounded"
-    unchangeable = frozenset({"num_critics"})
-
-    lr_pi: NonNegativeOrSchedule = 1e-3
-    lr_q: NonNegativeOrSchedule = 1e-3
-    polyak: UnitInterval = 0.995
-    num_critics: Count = 1
-    policy_delay: Count = 1
-    target_update_interval: Count | None = None
-    test_every: CountOrZero = 5_000
-
-    def build(self) -> None:
-        """Make policy, critics and their targets."""
-        self.pi = self.actor.make("policy", SquashedGaussianPolicy(), acts=True)
-        self.critics = self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
-        self.train_pi = self.train("policy", self.pi, lr="lr_pi")
-        self.train_critics = self.train("critics", self.critics, lr="lr_q")
-        self.target_pi = self.target(self.pi, every="_target_interval")
-        self.target_critics = self.target(self.critics, every="_target_interval")
+    exploration_noise: ClassVar[float] = 0.0  # type: ignore[misc]  # actions are sampled
 
     def losses(self, rows: Rows) -> Losses:
         """Return the loss of the critics against rewards plus values of the target policy's sampled actions."""
@@ -70,15 +46,35 @@ class SVG0(OffPolicyAlgorithm):
             loss = -rows.mean(self.critics[0](rows.now, action).mean)
         return Losses({self.train_pi: loss}, {"policy_loss": loss.detach()})
 
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
-        """Return the distribution of actions."""
-        policy: Distribution = self.pi(view)
-        return policy
+    def policy_head(self) -> Head:
+        """Return a squashed Gaussian head."""
+        return SquashedGaussianPolicy()
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the policy."""
         return Sample()
 
-    @property
-    def _target_interval(self) -> int:
-        return self.policy_delay if self.target_update_interval is None else self.target_update_interval
+
+class PGT(SVG0):
+    """Sutton et al., "Policy Gradient Methods for RL with Function Approximation" (NeurIPS 12, 1999), theorem 1.
+
+    The gradient of a sampled action's log-probability is weighted by its advantage over the most likely action. States
+    are those of the storage, not weighted by the policy's state distribution. Critics learn as those of SVG0.
+
+    Args:
+        entropy_coef: weight of the entropy bonus, in return per nat.
+    """
+
+    entropy_coef: NonNegativeOrSchedule = 0.01
+
+    def losses_after_step(self, rows: Rows) -> Losses | None:
+        """Return a surrogate loss with the negative policy gradient by the first critic, and entropy bonus."""
+        if (self.updates + 1) % self.policy_delay:
+            return None
+        policy, critic = self.pi(rows.now), self.critics[0]
+        action, log_prob = policy.sample_with_score(self.generator)
+        with torch.no_grad():
+            advantage = critic(rows.now, action).mean - critic(rows.now, policy.mode()).mean
+            weight = advantage - self.current(self.entropy_coef) * log_prob
+        loss = -rows.mean(weight * log_prob)
+        return Losses({self.train_pi: loss}, {"policy_loss": loss.detach()})

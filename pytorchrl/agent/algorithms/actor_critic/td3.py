@@ -34,11 +34,3 @@ class TD3(DDPG):
         loss, errors = loss_of_critics(values, target, rows)
         metrics = {"critic_loss": loss.detach(), "q_value": rows.mean(values[0].mean.detach())}
         return Losses({self.train_critics: loss}, metrics, errors)
-
-    def losses_after_step(self, rows: Rows) -> Losses | None:
-        """Return the policy's loss by the first critic, in every ``policy_delay``-th update (section 5.2)."""
-        if (self.updates + 1) % self.policy_delay:
-            return None
-        with self.critics[0].frozen():
-            loss = -rows.mean(self.critics[0](rows.now, self.pi(rows.now)).mean)
-        return Losses({self.train_pi: loss}, {"policy_loss": loss.detach()})

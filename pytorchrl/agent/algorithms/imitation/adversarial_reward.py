@@ -1,8 +1,9 @@
 """Base classes of adversarial imitation: a learnt reward for any on-policy algorithm."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,13 @@ from storages.component.hyper_parameters import Count, NonNegative, NonNegativeO
 from storages.on_policy import VanillaOnPolicyBuffer
 from storages.storage import Storage
 from storages.transition import DONE, MASK, REW, RHS, SKIPPED, WINDOW, Batch
+
+_RENAMED = {
+    "pay": "replace_rewards",
+    "discriminate": "update_discriminator",
+    "train_to_discriminate": "step_discriminator",
+    "reward_to_keep": "exported_reward",
+}
 
 
 class AdversarialReward(Algorithm):
@@ -46,6 +54,21 @@ class AdversarialReward(Algorithm):
             base for base in cls.__mro__ if issubclass(base, Algorithm) and not issubclass(base, AdversarialReward)
         )
         cls.sources = {**learner.sources, "expert": cls.expert}
+        for old, new in _RENAMED.items():
+            if old in vars(cls) and new not in vars(cls):
+                warnings.warn(f"{cls.__name__}.{old} is now named {new}", DeprecationWarning, stacklevel=2)
+                setattr(cls, new, vars(cls)[old])
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a method by its name of the version before."""
+            if name not in _RENAMED:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name)
+            warnings.warn(
+                f"{type(self).__name__}.{name} is now named {_RENAMED[name]}", DeprecationWarning, stacklevel=2
+            )
+            return getattr(self, _RENAMED[name])
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -73,7 +96,7 @@ class AdversarialReward(Algorithm):
         """Return the rewards (N, 1) of the policy's steps."""
 
     @abstractmethod
-    def discriminator_loss(self, played: Rows, shown: Rows) -> tuple[Tensor, Tensor, Tensor]:
+    def discriminator_loss(self, policy: Rows, expert: Rows) -> tuple[Tensor, Tensor, Tensor]:
         """Return the discriminator's loss (), and its scores (N, 1) of the policy's and of the expert's steps.
 
         A step with a positive score counts as the expert's.
@@ -90,7 +113,7 @@ class AdversarialReward(Algorithm):
             batch[MASK] = 1.0 - batch[SKIPPED].float()
         return batch
 
-    def pay(self, rollout: Storage, batch: Batch) -> Tensor:
+    def replace_rewards(self, rollout: Storage, batch: Batch) -> Tensor:
         """Replace the rewards of a rollout, given as ``batch``; returns the mean of the new ones."""
         rows = self.read(batch)
         with torch.no_grad():
@@ -98,20 +121,20 @@ class AdversarialReward(Algorithm):
         rollout.insert_single_tensor_slice(REW, rows.per_row(reward))
         return rows.mean(reward)
 
-    def discriminate(self, played: Batch, expert: Storage) -> Iterator[Metrics]:
+    def update_discriminator(self, rollout: Batch, expert: Storage) -> Iterator[Metrics]:
         """Take the discriminator's optimiser steps of an update phase."""
         batches = expert.generate_batches(self.discriminator_epochs, self.discriminator_batch_size)
-        steps = (self.train_to_discriminate(played, shown) for shown in batches)
-        return self.lag.watched(steps, played[REW].numel())
+        steps = (self.step_discriminator(rollout, batch) for batch in batches)
+        return self.lag.watched(steps, rollout[REW].numel())
 
-    def train_to_discriminate(self, played: Batch, shown: Batch) -> Metrics:
+    def step_discriminator(self, policy: Batch, expert: Batch) -> Metrics:
         """Take one optimiser step of the discriminator."""
         metrics: Metrics = {}
 
         def loss() -> Tensor:
-            of_played, of_shown = self.read(played), self.read(shown)
-            total, by_policy, by_expert = self.discriminator_loss(of_played, of_shown)
-            right = of_played.mean((by_policy < 0).float()) + of_shown.mean((by_expert > 0).float())
+            of_policy, of_expert = self.read(policy), self.read(expert)
+            total, by_policy, by_expert = self.discriminator_loss(of_policy, of_expert)
+            right = of_policy.mean((by_policy < 0).float()) + of_expert.mean((by_expert > 0).float())
             metrics["discriminator_accuracy"] = right / 2
             return total
 
@@ -133,14 +156,14 @@ class AdversarialClassifier(AdversarialReward):
         """Return the logits (N, 1) of the probability that a step is the expert's."""
 
     @abstractmethod
-    def reward_to_keep(self, view: View, action: Tensor) -> Tensor:
+    def exported_reward(self, view: View, action: Tensor) -> Tensor:
         """Return the reward (N, 1) for training other policies, of actions (N, *action) as networks see them."""
 
-    def discriminator_loss(self, played: Rows, shown: Rows) -> tuple[Tensor, Tensor, Tensor]:
+    def discriminator_loss(self, policy: Rows, expert: Rows) -> tuple[Tensor, Tensor, Tensor]:
         """Return the binary cross-entropy with label 1 for expert steps, minus the entropy bonus, and the logits."""
-        of_policy, of_expert = self.logits(played), self.logits(shown)
-        loss = played.mean(F.softplus(of_policy)) + shown.mean(F.softplus(-of_expert))
-        for rows, logits in ((played, of_policy), (shown, of_expert)):
+        of_policy, of_expert = self.logits(policy), self.logits(expert)
+        loss = policy.mean(F.softplus(of_policy)) + expert.mean(F.softplus(-of_expert))
+        for rows, logits in ((policy, of_policy), (expert, of_expert)):
             # The cross-entropy of a distribution with itself is its entropy.
             entropy = F.binary_cross_entropy_with_logits(logits, logits.sigmoid(), reduction="none")
             loss = loss - self.discriminator_entropy_coef * rows.mean(entropy)

@@ -61,8 +61,8 @@ class AIRLReward(AdversarialClassifier):
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
         """Train the discriminator, replace the rollout's rewards, then train the policy (algorithm 1)."""
         batch = self.all_of(sources["main"])
-        yield from self.discriminate(batch, sources["expert"])
-        paid = self.pay(sources["main"], batch)
+        yield from self.update_discriminator(batch, sources["expert"])
+        paid = self.replace_rewards(sources["main"], batch)
         for metrics in super().update_phase(sources):
             yield metrics | {"imitation_reward": paid}
 
@@ -70,7 +70,7 @@ class AIRLReward(AdversarialClassifier):
         """Return ``log D - log(1 - D)`` (N, 1): the shaped reward minus the action's log-probability."""
         return self.logits(rows)
 
-    def reward_to_keep(self, view: View, action: Tensor) -> Tensor:
+    def exported_reward(self, view: View, action: Tensor) -> Tensor:
         """Return g (N, 1), without the shaping potential."""
         takes_action = self.reward_of == "state-action"
         reward: Tensor = self.kept_reward(view, self.codec.clip(action)) if takes_action else self.kept_reward(view)
@@ -85,7 +85,7 @@ class AIRLReward(AdversarialClassifier):
     def shaped_reward(self, rows: Rows) -> Tensor:
         """Return f (N, 1): ``g(s, a) + gamma h(s') - h(s)`` (equation 4), with h 0 after termination."""
         following = self.gamma * (1 - rows[DONE2]) * self.potential(rows.next)
-        shaped: Tensor = self.reward_to_keep(rows.now, rows.action) + following - self.potential(rows.now)
+        shaped: Tensor = self.exported_reward(rows.now, rows.action) + following - self.potential(rows.now)
         return shaped
 
 

@@ -40,8 +40,8 @@ class AMPReward(AdversarialReward):
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
         """Replace the rollout's rewards, train the discriminator, then the policy (algorithm 1)."""
         batch = self.all_of(sources["main"])
-        paid = self.pay(sources["main"], batch)
-        yield from self.discriminate(batch, sources["expert"])
+        paid = self.replace_rewards(sources["main"], batch)
+        yield from self.update_discriminator(batch, sources["expert"])
         for metrics in super().update_phase(sources):
             yield metrics | {"imitation_reward": paid}
 
@@ -54,19 +54,19 @@ class AMPReward(AdversarialReward):
         score: Tensor = self.discriminator(rows.now, rows.next.features(self.discriminator.body))
         return (1 - 0.25 * (score - 1).square()).clamp(min=0)
 
-    def discriminator_loss(self, played: Rows, shown: Rows) -> tuple[Tensor, Tensor, Tensor]:
+    def discriminator_loss(self, policy: Rows, expert: Rows) -> tuple[Tensor, Tensor, Tensor]:
         """Return the squared errors to -1 for the policy and 1 for the expert, with the gradient penalty (equation 8).
 
         The penalty is half the squared norm of the score's gradient by the features of both observations.
         """
         network = self.discriminator
-        by_policy: Tensor = network(played.now, played.next.features(network.body))
+        by_policy: Tensor = network(policy.now, policy.next.features(network.body))
         assert network.joint is not None
-        pairs = network.inputs(shown.now, shown.next.features(network.body)).requires_grad_()
+        pairs = network.inputs(expert.now, expert.next.features(network.body)).requires_grad_()
         by_expert: Tensor = network.head(network.joint(pairs))
         (slopes,) = torch.autograd.grad(by_expert.sum(), pairs, create_graph=True)
-        penalty = shown.mean(slopes.square().sum(1, keepdim=True))
-        errors = played.mean((by_policy + 1).square()) + shown.mean((by_expert - 1).square())
+        penalty = expert.mean(slopes.square().sum(1, keepdim=True))
+        errors = policy.mean((by_policy + 1).square()) + expert.mean((by_expert - 1).square())
         return errors + 0.5 * self.gradient_penalty_coef * penalty, by_policy, by_expert
 
 

@@ -9,7 +9,12 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.imitation.replayed_episodes import Kept, ReplayedEpisodes, kept_of, state_of
+from pytorchrl.agent.algorithms.imitation.replayed_episodes import (
+    ReplayedEpisodes,
+    StoredEpisode,
+    state_of,
+    stored_episode_of,
+)
 from storages.core.ring.layout import nest
 from storages.datasets.fill import EpisodeCursor
 from storages.storage import Storage
@@ -44,7 +49,7 @@ class EpisodeReplay:
             at, self._largest, rhs = [0] * columns, [-np.inf] * columns, actor.initial_memory(columns)
         else:
             episodes.load_state_dict(state["episodes"])
-            self._kept = [kept_of(each) for each in state["kept"]]
+            self._kept = [stored_episode_of(each) for each in state["kept"]]
             at, self._largest, rhs = state["at"], list(state["largest"]), state["rhs"]
         self._cursors = [_cursor(kept, begin) for kept, begin in zip(self._kept, at, strict=True)]
         self._rhs = None if rhs is None else rhs.to(actor.device)
@@ -103,7 +108,7 @@ class EpisodeReplay:
         }
 
 
-def _cursor(kept: Kept, at: int = 0) -> EpisodeCursor:
+def _cursor(kept: StoredEpisode, at: int = 0) -> EpisodeCursor:
     cursor = EpisodeCursor(kept.episode, 0, len(kept.episode))
     cursor.at = at
     return cursor

@@ -26,16 +26,16 @@ class GAILReward(AdversarialClassifier):
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
         """Replace the rollout's rewards, train the policy, then the discriminator."""
         batch = self.all_of(sources["main"])
-        paid = self.pay(sources["main"], batch)
+        paid = self.replace_rewards(sources["main"], batch)
         yield from super().update_phase(sources)
-        for metrics in self.discriminate(batch, sources["expert"]):
+        for metrics in self.update_discriminator(batch, sources["expert"]):
             yield metrics | {"imitation_reward": paid}
 
     def reward(self, rows: Rows) -> Tensor:
         """Return ``-log(1 - D)`` (N, 1), where D is the probability that a step is the expert's."""
         return F.softplus(self.logits(rows))
 
-    def reward_to_keep(self, view: View, action: Tensor) -> Tensor:
+    def exported_reward(self, view: View, action: Tensor) -> Tensor:
         """(N, 1): as :meth:`reward`."""
         return F.softplus(self.discriminator(view, self.codec.clip(action)))
 

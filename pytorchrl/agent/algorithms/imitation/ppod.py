@@ -68,13 +68,13 @@ class PPOD(PPO):
     def build(self) -> None:
         """Make PPO's networks; the replay of episodes begins with the first rollout."""
         super().build()
-        self._of_agent = WholeEpisodes()
-        self._repetition: EpisodeReplay | None = None
-        self._state_to_come: Mapping[str, Any] | None = None
+        self._agent_episodes = WholeEpisodes()
+        self._replay: EpisodeReplay | None = None
+        self._pending_state: Mapping[str, Any] | None = None
         self._rollouts: dict[str, VanillaOnPolicyBuffer] = {}
 
     def request_fields(self, source: str, storage: Storage) -> None:
-        """Let a storage of a source add fields to its batches, and check that both rollouts make joint ones.
+        """Request fields of a storage's batches, and check that both rollouts make joint ones.
 
         Raises:
             ValueError: a rollout drops episodes, their sequences differ in length, or the repeated rollout has fewer
@@ -112,11 +112,11 @@ class PPOD(PPO):
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
         """Keep the rollout's finished episodes, replay kept ones, and learn from both rollouts."""
         main, repeated = sources["main"], sources["repeated"]
-        repetition = self._repetition = self._repetition or self._begun(sources)
-        episodes, self._state_to_come = repetition.episodes, None
-        for episode in self._of_agent.ended_in(main):
+        replay = self._replay = self._replay or self._start_replay(sources)
+        episodes, self._pending_state = replay.episodes, None
+        for episode in self._agent_episodes.ended_in(main):
             episodes.add(episode, float(episode.fields[VAL].max()))
-        repetition.fill(repeated, self._evaluate, with_skips=SKIPPED in main.get_data_slice(0, 1))
+        replay.fill(repeated, self._evaluate, with_skips=SKIPPED in main.get_data_slice(0, 1))
         counts = {"rewarded_episodes": len(episodes.rewarded), "valued_episodes": len(episodes.valued)}
         both = cast("Storage", JoinedRollouts([main, repeated]))
         for metrics in super().update_phase({"main": both}):
@@ -127,7 +127,7 @@ class PPOD(PPO):
         """Empty: values are needed while acting, to select episodes by their largest value."""
         return frozenset()
 
-    def _begun(self, sources: Mapping[str, Storage]) -> EpisodeReplay:
+    def _start_replay(self, sources: Mapping[str, Storage]) -> EpisodeReplay:
         shown = list(episodes_of(sources["demonstrations"], whole=True))
         if not shown:
             raise ValueError(
@@ -136,10 +136,10 @@ class PPOD(PPO):
             )
         episodes = ReplayedEpisodes(shown, self.capacity, self.rho, self.phi, self.alpha)
         columns = self._columns(sources["main"], sources["repeated"])
-        return EpisodeReplay(columns, self.actor, episodes, self.generator, self._state_to_come)
+        return EpisodeReplay(columns, self.actor, episodes, self.generator, self._pending_state)
 
     def _columns(self, main: Storage, repeated: Storage) -> int:
-        """Return the columns that give replayed episodes their share of the transitions of an update; at least one."""
+        """Return how many columns of episodes are replayed for their share of an update; at least one."""
         assert repeated.size is not None
         share = self.rho + self.phi
         return max(1, round(share / (1 - share) * main.capacity / repeated.size))
@@ -154,11 +154,11 @@ class PPOD(PPO):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of PPO, the agent's episodes, and the position of each replay."""
-        repetition = self._state_to_come if self._repetition is None else self._repetition.state_dict()
-        return super().state_dict() | {"of_agent": self._of_agent.state_dict(), "repetition": repetition}
+        replay = self._pending_state if self._replay is None else self._replay.state_dict()
+        return super().state_dict() | {"of_agent": self._agent_episodes.state_dict(), "repetition": replay}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
         super().load_state_dict(state)
-        self._of_agent.load_state_dict(state["of_agent"])
-        self._repetition, self._state_to_come = None, state["repetition"]
+        self._agent_episodes.load_state_dict(state["of_agent"])
+        self._replay, self._pending_state = None, state["repetition"]

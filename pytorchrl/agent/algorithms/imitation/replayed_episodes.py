@@ -21,7 +21,7 @@ _LEAST_VALUE = 1e-8
 
 
 @dataclass(eq=False)
-class Kept:
+class StoredEpisode:
     """An episode that may be replayed."""
 
     episode: Episode
@@ -47,8 +47,8 @@ class ReplayedEpisodes:
     """
 
     def __init__(self, demonstrations: Sequence[Episode], capacity: int, rho: float, phi: float, alpha: float) -> None:
-        self.rewarded = [Kept(of_fields(each), number, 0.0) for number, each in enumerate(demonstrations)]
-        self.valued: list[Kept] = []
+        self.rewarded = [StoredEpisode(of_fields(each), number, 0.0) for number, each in enumerate(demonstrations)]
+        self.valued: list[StoredEpisode] = []
         self.rho, self.phi = rho, phi
         self._shares = (rho, phi)
         self._capacity, self._alpha = capacity, alpha
@@ -58,7 +58,7 @@ class ReplayedEpisodes:
 
     def add(self, episode: Episode, value: float) -> None:
         """Add an episode of the agent and drop one if full; ``value`` is the largest of its observations."""
-        kept = Kept(episode, self._seen, value)
+        kept = StoredEpisode(episode, self._seen, value)
         self._seen += 1
         if _return_of(episode) >= self.threshold:
             self.rewarded.append(kept)
@@ -73,7 +73,7 @@ class ReplayedEpisodes:
             # The agent's oldest episode, behind the demonstrations.
             del self.rewarded[self._demonstrations]
 
-    def draw(self, generator: torch.Generator) -> Kept:
+    def draw(self, generator: torch.Generator) -> StoredEpisode:
         """Draw an episode: a rewarded one uniformly, or a valued one with probability by its value."""
         of_kind, position = torch.rand(2, generator=generator, device=generator.device, dtype=torch.float64).tolist()
         if not self.valued or of_kind * (self.rho + self.phi) < self.rho:
@@ -100,19 +100,19 @@ class ReplayedEpisodes:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
-        own, valued = ([kept_of(each) for each in state[name]] for name in ("rewarded", "valued"))
+        own, valued = ([stored_episode_of(each) for each in state[name]] for name in ("rewarded", "valued"))
         self.rewarded[self._demonstrations :], self.valued = own, valued
         self.rho, self.phi, self._seen = state["rho"], state["phi"], state["seen"]
 
 
-def state_of(kept: Kept) -> dict[str, Any]:
+def state_of(kept: StoredEpisode) -> dict[str, Any]:
     """Return an episode as tensors and plain data."""
     return {"episode": saved(kept.episode), "number": kept.number, "value": kept.value}
 
 
-def kept_of(state: Mapping[str, Any]) -> Kept:
+def stored_episode_of(state: Mapping[str, Any]) -> StoredEpisode:
     """Return the episode from which :func:`state_of` made a state."""
-    return Kept(loaded(state["episode"]), state["number"], state["value"])
+    return StoredEpisode(loaded(state["episode"]), state["number"], state["value"])
 
 
 def _return_of(episode: Episode) -> float:

@@ -9,15 +9,15 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from pytorchrl.agent.actors.batched_passes import StackedNetworks
 from pytorchrl.agent.actors.heads.transition import (
     PredictedChange,
     TransitionHead,
     TransitionLayer,
-    converted_by,
-    joined,
+    convert_numbers,
+    join_predictions,
 )
 from pytorchrl.agent.actors.network import Ensemble
-from pytorchrl.agent.actors.stacked_networks import StackedNetworks
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.rows import Rows
@@ -114,10 +114,10 @@ class ModelRollouts:
         """
         shaped, count = obs.view(-1, *self._shape), len(self._networks)
         if len(obs) % count == 0 and self._stacked is not None:
-            output = converted_by(self._heads, self._stacked.numbers(shaped, action))
+            output = convert_numbers(self._heads, self._stacked.numbers(shaped, action))
         else:
             parts = zip(self._networks, shaped.tensor_split(count), action.tensor_split(count), strict=True)
-            output = joined([network(Observations(some), taken) for network, some, taken in parts])
+            output = join_predictions([network(Observations(some), taken) for network, some, taken in parts])
         change = output.sample(generator)
         return Predicted(obs + change[:, :-1], change[:, -1:], output.probability_of_going_on)
 

@@ -1,4 +1,9 @@
-"""MBMPC: planning by random shooting with one deterministic model."""
+"""Planning in a learnt model in each step.
+
+MBMPC: planning by random shooting with one deterministic model.
+PDDM: planning by averages weighted by returns, with an ensemble of deterministic models.
+PETS: planning by the cross-entropy method with an ensemble of probabilistic models.
+"""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -13,7 +18,7 @@ from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy
-from pytorchrl.agent.planners import Planner, RandomShooting
+from pytorchrl.agent.planners import CrossEntropy, PathIntegral, Planner, RandomShooting
 from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule
 
 _PLAN = "plan"
@@ -115,3 +120,25 @@ class MBMPC(OffPolicyAlgorithm):
 
 
 _LARGEST = 1e30
+
+
+class PDDM(MBMPC):
+    """Nagabandi et al., "Deep Dynamics Models for Learning Dexterous Manipulation" (arXiv 1909.11652).
+
+    Rewards and ends of episodes are predicted, too, where the paper is given them.
+    """
+
+    planner: Planner = PathIntegral(num_samples=200, noise=0.7, smoothing=0.3)
+    ensemble_size: Count = 3
+
+
+class PETS(MBMPC):
+    """Chua et al., "Deep RL in a Handful of Trials using Probabilistic Dynamics Models" (arXiv 1805.12114).
+
+    Rewards and ends of episodes are predicted, too, where the paper is given them.
+    """
+
+    probabilistic: ClassVar[bool] = True
+
+    planner: Planner = CrossEntropy()
+    ensemble_size: Count = 5

@@ -19,7 +19,7 @@ from storages.transition import ACT, DISCOUNT, OBS, OBS2, REW
 class MBPO(SAC):
     """Janner et al., "When to Trust Your Model: Model-Based Policy Optimization" (arXiv 1906.08253).
 
-    SAC's batches are transitions of the model, drawn anew by the current policy in each update; the paper keeps those
+    SAC's batches are transitions of the model, drawn by the current policy in each update; the paper keeps those
     of the last 1,000 steps. The model learns in every update from the storage's batch, whose errors it determines.
 
     Args:
@@ -62,7 +62,7 @@ class MBPO(SAC):
 
     @torch.no_grad()
     def imagined(self, rows: Rows) -> Rows:
-        """Return as many transitions of the model as there are rows, with ``real_share`` of the rows in their place."""
+        """Return transitions of the model, and ``real_share`` of the storage's own, as many as there are rows."""
         obs, are_real = self._beginnings(rows)
         action = self.pi(self.actor.view(obs)).sample(self.generator)
         predicted = self.model.rollouts().step(obs.flatten(1), action, self.generator)

@@ -1,4 +1,4 @@
-"""Conditional variational autoencoder of the data's actions, as used by BCQ and BEAR."""
+"""Actions that BCQ and BEAR choose among: an autoencoder of the data's actions, and the best of several proposed."""
 
 import torch
 from torch import Tensor
@@ -6,9 +6,9 @@ from torch import Tensor
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.heads import DeterministicPolicy, LatentGaussian
-from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.outputs import DiagonalGaussian
-from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.actors.network import Ensemble, Network
+from pytorchrl.agent.actors.outputs import DiagonalGaussian, ScalarValue
+from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.rows import Rows
 
 
@@ -38,7 +38,7 @@ class ActionAutoencoder:
         divergence = rows.mean(latent.kl(_standard_normal(latent))) / self.latent_size
         return reconstruction + kl_weight * divergence
 
-    def unsquashed(self, view: View, rows: int, latent_clip: float, generator: torch.Generator) -> Tensor:
+    def sample_unsquashed(self, view: View, rows: int, latent_clip: float, generator: torch.Generator) -> Tensor:
         """Return sampled actions (N, A) before their tanh, decoded from clipped standard normal latents.
 
         Args:
@@ -54,3 +54,27 @@ class ActionAutoencoder:
 
 def _standard_normal(like: DiagonalGaussian) -> DiagonalGaussian:
     return DiagonalGaussian(torch.zeros_like(like.mean), torch.zeros_like(like.log_std))
+
+
+def largest_mixed_target(
+    critics: Ensemble, rows: Rows, action: Tensor, number: int, minimum_weight: float
+) -> ScalarValue:
+    """Return the TD target of the best proposed action, by a weighted minimum and maximum of the critics.
+
+    Args:
+        critics: at least one.
+        rows: N, of a batch.
+        action: (N * number, A), proposed in the next states, those of a row consecutively.
+        number: of actions for each row.
+        minimum_weight: weight of the critics' minimum; their maximum has the rest.
+    """
+    values = torch.stack([value.mean for value in critics(Repeated(rows.next, number), action)])
+    mixed = torch.lerp(values.amax(0), values.amin(0), minimum_weight)
+    return ScalarValue(mixed.view(-1, number).max(1, keepdim=True).values).backup(rows.reward, rows.discount)
+
+
+def best_proposed(critic: Network, view: View, action: Tensor, number: int) -> Tensor:
+    """Return the action (N, A) of the largest value among those proposed (N * number, A) for each row."""
+    values: Tensor = critic(Repeated(view, number), action).mean.view(-1, number)
+    best = values.argmax(1)[:, None, None].expand(-1, 1, action.shape[1])
+    return action.view(-1, number, action.shape[1]).gather(1, best)[:, 0]

@@ -1,7 +1,7 @@
 """AWAC: advantage-weighted regression of actions, for offline training and online fine-tuning."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,7 +9,6 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, GaussianPolicy, check_scaled
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
@@ -35,7 +34,7 @@ class AWAC(OffPolicyAlgorithm):
         num_samples: actions of the policy sampled per state, for the baseline.
     """
 
-    actions: ClassVar[ActionKind] = "bounded"
+    actions = "bounded"
     unchangeable = frozenset({"distribution", "num_critics"})
 
     distribution: DistributionHead = GaussianPolicy(bounded_mean=True, min_log_std=-5.0)
@@ -95,10 +94,9 @@ class AWAC(OffPolicyAlgorithm):
         """Return exponential advantage weights (N, 1), with a mean of 1."""
         return rows.softmax(advantage / self.temperature) * rows.count
 
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
+    def policy(self, view: View, exploration: Exploration) -> Any:
         """Return the distribution of actions."""
-        policy: Distribution = self.pi(view)
-        return policy
+        return self.pi(view)
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the policy."""

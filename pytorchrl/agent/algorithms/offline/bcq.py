@@ -1,7 +1,5 @@
 """BCQ: batch-constrained Q-learning over actions proposed by a generative model of the data."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -9,10 +7,9 @@ from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
-from pytorchrl.agent.algorithms.offline.action_autoencoder import ActionAutoencoder
+from pytorchrl.agent.algorithms.offline.action_autoencoder import ActionAutoencoder, best_proposed, largest_mixed_target
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy
@@ -48,7 +45,7 @@ class BCQ(OffPolicyAlgorithm):
         phi: the largest perturbation of an action.
     """
 
-    actions: ClassVar[ActionKind] = "bounded"
+    actions = "bounded"
     unchangeable = frozenset({"num_critics", "phi"})
 
     lr_vae: NonNegativeOrSchedule = 1e-3
@@ -91,15 +88,12 @@ class BCQ(OffPolicyAlgorithm):
         """Return the TD target: the best next action by a weighted minimum and maximum of the critics (equation 13)."""
         number = self.num_target_actions
         action = self._proposed(rows.next, len(rows), number, self.target_perturbation, self.generator)
-        values = torch.stack([value.mean for value in self.target_critics(Repeated(rows.next, number), action)])
-        mixed = torch.lerp(values.amax(0), values.amin(0), self.minimum_weight)
-        best = mixed.view(-1, number).max(1, keepdim=True).values
-        return ScalarValue(best).backup(rows.reward, rows.discount)
+        return largest_mixed_target(self.target_critics, rows, action, number, self.minimum_weight)
 
     def losses_after_step(self, rows: Rows) -> Losses:
         """Return the perturbation network's loss: the negative value by the first critic (algorithm 1)."""
         with torch.no_grad():
-            decoded = torch.tanh(self.vae.unsquashed(rows.now, len(rows), self.latent_clip, self.generator))
+            decoded = torch.tanh(self.vae.sample_unsquashed(rows.now, len(rows), self.latent_clip, self.generator))
         with self.critics[0].frozen():
             loss = -rows.mean(self.critics[0](rows.now, self._perturbed(self.perturbation, rows.now, decoded)).mean)
         return Losses({self.train_pi: loss}, {"policy_loss": loss.detach()})
@@ -108,9 +102,7 @@ class BCQ(OffPolicyAlgorithm):
         """Return the proposed action with the largest value by the first critic."""
         number = self.num_actions
         action = self._proposed(view, exploration.num_envs, number, self.perturbation, exploration.generator)
-        values: Tensor = self.critics[0](Repeated(view, number), action).mean.view(-1, number)
-        best = values.argmax(1)[:, None, None].expand(-1, 1, self.codec.size)
-        return action.view(-1, number, self.codec.size).gather(1, best)[:, 0]
+        return best_proposed(self.critics[0], view, action, number)
 
     def default_explorer(self) -> Explorer:
         """Return the best proposed action, without noise."""
@@ -121,7 +113,7 @@ class BCQ(OffPolicyAlgorithm):
     ) -> Tensor:
         """Return decoded and perturbed actions (N * number, A) of N rows, those of a row consecutively."""
         several = Repeated(view, number)
-        decoded = torch.tanh(self.vae.unsquashed(several, rows * number, self.latent_clip, generator))
+        decoded = torch.tanh(self.vae.sample_unsquashed(several, rows * number, self.latent_clip, generator))
         return self._perturbed(perturbation, several, decoded)
 
     @staticmethod

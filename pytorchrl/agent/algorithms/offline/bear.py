@@ -1,7 +1,7 @@
 """BEAR: off-policy actor-critic constrained to the data's support by maximum mean discrepancy."""
 
 import math
-from typing import ClassVar
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -10,11 +10,9 @@ from pytorchrl.agent.actors.heads import ActionValue, SquashedGaussianPolicy
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ScalarValue, SquashedGaussian, Value
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import elementwise_minimum, loss_of_critics
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
-from pytorchrl.agent.algorithms.offline.action_autoencoder import ActionAutoencoder
-from pytorchrl.agent.algorithms.offline.maximum_mean_discrepancy import Kernel, maximum_mean_discrepancy
+from pytorchrl.agent.algorithms.offline.action_autoencoder import ActionAutoencoder, best_proposed, largest_mixed_target
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy
@@ -27,6 +25,7 @@ from storages.component.hyper_parameters import (
     UnitInterval,
 )
 
+Kernel: TypeAlias = Literal["gaussian", "laplacian"]
 _SMALLEST_LOG_MULTIPLIER, _LARGEST_LOG_MULTIPLIER = -5.0, 10.0
 
 
@@ -60,7 +59,7 @@ class BEAR(OffPolicyAlgorithm):
         warmup_updates: initial updates in which the policy minimises only the MMD.
     """
 
-    actions: ClassVar[ActionKind] = "bounded"
+    actions = "bounded"
     unchangeable = frozenset({"num_critics", "initial_multiplier"})
 
     lr_vae: NonNegativeOrSchedule = 3e-4
@@ -111,17 +110,14 @@ class BEAR(OffPolicyAlgorithm):
         """Return the TD target: the best next action by a weighted minimum and maximum of the critics (algorithm 1)."""
         number = self.num_target_actions
         action = self._sampled(self.target_pi(rows.next), number, self.generator)
-        values = torch.stack([value.mean for value in self.target_critics(Repeated(rows.next, number), action)])
-        mixed = torch.lerp(values.amax(0), values.amin(0), self.minimum_weight)
-        best = mixed.view(-1, number).max(1, keepdim=True).values
-        return ScalarValue(best).backup(rows.reward, rows.discount)
+        return largest_mixed_target(self.target_critics, rows, action, number, self.minimum_weight)
 
     def losses_after_step(self, rows: Rows) -> Losses:
         """Return the losses of policy and multiplier (equation 1), which rises while the MMD exceeds the threshold."""
         number = self.num_kernel_actions
         several = Repeated(rows.now, number)
         with torch.no_grad():
-            decoded = self.vae.unsquashed(several, len(rows) * number, self.latent_clip, self.generator)
+            decoded = self.vae.sample_unsquashed(several, len(rows) * number, self.latent_clip, self.generator)
         unsquashed = self._unsquashed(self.pi(rows.now))
         mmd = maximum_mean_discrepancy(decoded.view(len(rows), number, -1), unsquashed, self.kernel, self.sigma)
         discrepancy, multiplier = rows.mean(mmd), self.log_multiplier.exp()
@@ -146,9 +142,7 @@ class BEAR(OffPolicyAlgorithm):
         """Return the sampled action with the largest value by the first critic."""
         number = self.num_actions
         action = self._sampled(self.pi(view), number, exploration.generator)
-        values: Tensor = self.critics[0](Repeated(view, number), action).mean.view(-1, number)
-        best = values.argmax(1)[:, None, None].expand(-1, 1, self.codec.size)
-        return action.view(-1, number, self.codec.size).gather(1, best)[:, 0]
+        return best_proposed(self.critics[0], view, action, number)
 
     def default_explorer(self) -> Explorer:
         """Return the best sampled action, without noise."""
@@ -169,3 +163,30 @@ class BEAR(OffPolicyAlgorithm):
         mean, std = policy.normal_mean.unsqueeze(1), policy.log_std.exp().unsqueeze(1)
         noise = torch.empty_like(mean.expand(-1, self.num_kernel_actions, -1)).normal_(generator=self.generator)
         return mean + std * noise.clamp(-self.noise_clip, self.noise_clip)
+
+
+_TINY = 1e-6
+"""Keeps the gradient of the square root finite where two sets are equal."""
+
+
+def maximum_mean_discrepancy(some: Tensor, others: Tensor, kernel: Kernel, sigma: float) -> Tensor:
+    """Return the maximum mean discrepancy (N, 1) of two sets of actions in each row.
+
+    Gretton et al., "A Kernel Two-Sample Test" (JMLR 13, 2012), over all pairs including those of an action with itself,
+    as in Kumar et al. (arXiv 1906.00949), equation 4 and appendix.
+
+    Args:
+        some: (N, n, A).
+        others: (N, m, A).
+        kernel: ``exp(-d / (2 * sigma))`` of squared distances d ("gaussian") or L1 distances ("laplacian").
+        sigma: width of the kernel, not squared in either.
+    """
+    within = _mean_similarity(some, some, kernel, sigma) + _mean_similarity(others, others, kernel, sigma)
+    return (within - 2 * _mean_similarity(some, others, kernel, sigma) + _TINY).sqrt()
+
+
+def _mean_similarity(some: Tensor, others: Tensor, kernel: Kernel, sigma: float) -> Tensor:
+    """Return the mean kernel value (N, 1) over all pairs."""
+    difference = some.unsqueeze(2) - others.unsqueeze(1)
+    distance = (difference.square() if kernel == "gaussian" else difference.abs()).sum(3)
+    return (-distance / (2 * sigma)).exp().mean((1, 2)).unsqueeze(1)

@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from pytorchrl.agent.actors.batched_passes import soft_maximum_of_critic
 from pytorchrl.agent.actors.outputs import Value
-from pytorchrl.agent.actors.soft_maximum import soft_maximum_of_critic
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.offline.cql import CQL
 from pytorchrl.agent.algorithms.rows import Rows

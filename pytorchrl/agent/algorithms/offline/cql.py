@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pytorchrl.agent.actors.batched_passes import soft_maximum_of_critic
 from pytorchrl.agent.actors.outputs import Value
-from pytorchrl.agent.actors.soft_maximum import soft_maximum_of_critic
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.results import Losses

@@ -1,72 +1,43 @@
 """CRR: critic-regularised regression, behaviour cloning filtered or weighted by advantages."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, GaussianPolicy, check_scaled
+from pytorchrl.agent.actors.heads import DistributionHead, GaussianPolicy
 from pytorchrl.agent.actors.outputs import Distribution
-from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
+from pytorchrl.agent.actors.view import Repeated
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
-from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.offline.awac import AWAC
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.explorers import Exploration, Explorer, explorer_for
-from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, Positive, UnitInterval
+from storages.component.hyper_parameters import Count, Positive
 
 
-class CRR(OffPolicyAlgorithm):
+class CRR(AWAC):
     """Wang et al., "Critic Regularized Regression" (arXiv 2006.15134), equations 2 to 4.
 
-    Actions are scaled from the bounds of the action space to [-1, 1].
+    AWAC whose targets take actions of a target policy, and whose weights are not relative to the batch.
 
     Args:
-        distribution: of the policy's actions, within the scaled bounds or clipped to them.
-        lr_pi: learning rate of the policy.
-        lr_q: learning rate of the critics.
-        polyak: weight that target networks keep in each of their updates.
-        target_update_interval: updates between updates of the target networks.
-        num_critics: number of critics; targets take their minimum.
-        weighting: "exp" weights actions by their exponentiated advantage; "binary" takes only actions of positive
-            advantage.
+        weighting: "exp" weights actions by their exponentiated advantage, divided by the temperature (beta); "binary"
+            takes only actions of positive advantage.
         compared_with: baseline of advantages: the "mean" or the largest ("max") value of the policy's actions.
-        num_samples: actions of the policy sampled per state, for the baseline.
-        temperature: divides advantages in the weights of "exp" (beta).
         max_weight: the largest weight of "exp".
     """
 
-    actions: ClassVar[ActionKind] = "bounded"
-    unchangeable = frozenset({"distribution", "num_critics"})
-
     distribution: DistributionHead = GaussianPolicy("state-dependent", bounded_mean=True, min_log_std=-5.0)
-    lr_pi: NonNegativeOrSchedule = 3e-4
-    lr_q: NonNegativeOrSchedule = 3e-4
-    polyak: UnitInterval = 0.995
-    target_update_interval: Count = 1
     num_critics: Count = 1
     weighting: Literal["exp", "binary"] = "exp"
     compared_with: Literal["mean", "max"] = "mean"
     num_samples: Count = 4
-    temperature: Positive = 1.0
     max_weight: Positive = 20.0
-    test_every: CountOrZero = 5_000
-
-    @classmethod
-    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Check that the distribution is over scaled actions."""
-        super().check_hyper_parameters(hyper_parameters)
-        check_scaled(hyper_parameters["distribution"], cls.__name__)
+    mini_batch_size: Count = 256
 
     def build(self) -> None:
         """Make policy, critics and their targets."""
-        self.pi = self.actor.make("policy", self.distribution, acts=True)
-        self.critics = self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
-        self.train_pi = self.train("policy", self.pi, lr="lr_pi")
-        self.train_critics = self.train("critics", self.critics, lr="lr_q")
-        self.target_critics = self.target(self.critics, every="target_update_interval")
+        super().build()
         self.target_pi = self.target(self.pi, every="target_update_interval")
 
     def losses(self, rows: Rows) -> Losses:
@@ -103,12 +74,3 @@ class CRR(OffPolicyAlgorithm):
         if self.weighting == "binary":
             return (advantage > 0).float()
         return (advantage / self.temperature).exp().clamp(max=self.max_weight)
-
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
-        """Return the distribution of actions."""
-        policy: Distribution = self.pi(view)
-        return policy
-
-    def default_explorer(self) -> Explorer:
-        """Return sampling from the policy."""
-        return explorer_for(self.distribution)

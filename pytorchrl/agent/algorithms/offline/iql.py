@@ -1,4 +1,8 @@
-"""IQL: offline Q-learning by expectile regression, without evaluating actions outside the data."""
+"""Offline Q-learning without evaluating actions outside the data.
+
+IQL: offline Q-learning by expectile regression, without evaluating actions outside the data.
+XQL: offline Q-learning by Gumbel regression, whose state values are soft maxima over the data's actions.
+"""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -9,7 +13,6 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, GaussianPolicy, StateValue, check_scaled
 from pytorchrl.agent.actors.outputs import Distribution, ScalarValue
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.critics import loss_of_critics, smallest
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
@@ -44,7 +47,7 @@ class IQL(OffPolicyAlgorithm):
             maximum.
     """
 
-    actions: ClassVar[ActionKind] = "bounded"
+    actions = "bounded"
     unchangeable = frozenset({"distribution", "num_critics"})
 
     distribution: DistributionHead = GaussianPolicy(bounded_mean=True, min_log_std=-5.0)
@@ -90,21 +93,54 @@ class IQL(OffPolicyAlgorithm):
         with torch.no_grad():
             value = smallest(self.target_critics(rows.now, rows.action)).mean
         advantage = value - self.value(rows.now)
-        value_loss = rows.weighted_mean(expectile_loss(advantage, self.expectile))
+        value_loss = rows.weighted_mean(self.value_loss(advantage, rows))
         weight = (self.inverse_temperature * advantage.detach()).exp().clamp(max=self.max_weight)
         policy_loss = -rows.mean(weight * policy.log_prob(rows.action))
         return Losses({self.train_pi: policy_loss, self.train_value: value_loss}, {"policy_loss": policy_loss.detach()})
 
-    def policy(self, view: View, exploration: Exploration) -> Distribution:
+    def value_loss(self, advantage: Tensor, rows: Rows) -> Tensor:
+        """Return the expectile loss (N, 1) of the state values."""
+        return expectile_loss(advantage, self.expectile)
+
+    def policy(self, view: View, exploration: Exploration) -> Any:
         """Return the distribution of actions."""
-        policy: Distribution = self.pi(view)
-        return policy
+        return self.pi(view)
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the policy."""
         return explorer_for(self.distribution)
 
 
+class XQL(IQL):
+    """Garg et al., "Extreme Q-Learning: MaxEnt RL without Entropy" (arXiv 2301.02328), algorithm 1.
+
+    IQL whose state values are soft maxima over the data's actions, by Gumbel regression. The loss of the state values
+    is scaled and clipped as in the authors' code, against overflow and outliers.
+
+    Args:
+        value_temperature: divides the errors of state values, in reward (beta); near 0 state values estimate the
+            maximum of the data's action values, with a large one their mean.
+        max_clip: the largest error of a state value, divided by ``value_temperature``, that has a gradient; None for
+            no bound.
+    """
+
+    expectile: ClassVar[float] = 0.0  # type: ignore[misc]  # value_temperature takes its place
+    value_temperature: Positive = 2.0
+    max_clip: Positive | None = 7.0
+
+    def value_loss(self, advantage: Tensor, rows: Rows) -> Tensor:
+        """Return the Gumbel loss (N, 1) of the state values, divided by the batch's largest exponential."""
+        error = advantage / self.value_temperature
+        error = error if self.max_clip is None else error.clamp(max=self.max_clip)
+        # Where all errors are far below 0, the authors bound the factor by e.
+        return gumbel_loss(error, rows.maximum(error.detach()).clamp(min=-1.0))
+
+
 def expectile_loss(difference: Tensor, expectile: float) -> Tensor:
     """Return squared differences, weighted by ``expectile`` if positive, else by ``1 - expectile``."""
     return torch.where(difference > 0, expectile, 1 - expectile) * difference.square()
+
+
+def gumbel_loss(error: Tensor, shift: Tensor) -> Tensor:
+    """Return ``exp(error) - error - 1`` divided by ``exp(shift)``, finite where ``shift`` is the largest error."""
+    return (error - shift).exp() - (error + 1) * (-shift).exp()

@@ -1,5 +1,13 @@
-"""A2C: synchronous advantage actor-critic on short rollouts."""
+"""Advantage actor-critic on short rollouts.
 
+A2C: synchronous advantage actor-critic on short rollouts.
+IMPALA: advantage actor-critic with V-trace correction for rollouts of older policies.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.on_policy import PolicyGradient
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -41,3 +49,15 @@ class A2C(PolicyGradient):
         loss = policy_loss + self.value_loss_coef * value_loss - self.entropy_coef * entropy
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         return Losses({self.trained: loss}, {name: metric.detach() for name, metric in metrics.items()})
+
+
+class IMPALA(A2C):
+    """Espeholt et al., "IMPALA" (arXiv 1802.01561), section 4: A2C on V-trace targets.
+
+    ``VTraceBuffer`` computes truncated importance weights from the current and the stored log-probabilities of actions,
+    and from those the V-trace targets and advantages of the current policy.
+    """
+
+    sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", older_policies=True)}
+
+    lr: NonNegativeOrSchedule = 6e-4

@@ -13,7 +13,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.per_network import values_of_setting
-from pytorchrl.agent.algorithms.policy_gradient.conjugate_gradient import conjugate_gradient
+from pytorchrl.agent.algorithms.policy_gradient.fisher_products import conjugate_gradient, fisher_product, gradient_of
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.optimizers import FlatParameters
 
@@ -75,24 +75,6 @@ def natural_gradient_step(
     }
 
 
-def fisher_product(divergence: Tensor, weights: FlatParameters, damping: float) -> Callable[[Tensor], Tensor]:
-    """Return the product of the damped Fisher information matrix with vectors (P,): appendix C.1.
-
-    Args:
-        divergence: (), the KL divergence from the current policy, at the current policy; the matrix is its Hessian.
-        weights: of the policy.
-        damping: added to the diagonal.
-    """
-    kl_gradients = _gradients(divergence, weights, create_graph=True)
-
-    def fisher_times(vector: Tensor) -> Tensor:
-        views = weights.views_of(vector)
-        slopes = [(gradient * view).sum() for gradient, view in zip(kl_gradients, views, strict=True)]
-        return gradient_of(torch.stack(slopes).sum(), weights) + damping * vector
-
-    return fisher_times
-
-
 @torch.no_grad()
 def line_search(
     weights: FlatParameters,
@@ -132,21 +114,6 @@ def line_search(
             break
     weights.vector.copy_(best)
     return fraction, divergence
-
-
-def gradient_of(value: Tensor, weights: FlatParameters) -> Tensor:
-    """Return the gradient (P,) of a scalar by the flat vector of weights."""
-    vector, views = weights.empty_vector()
-    torch._foreach_copy_(views, _gradients(value, weights))
-    return vector
-
-
-def _gradients(value: Tensor, weights: FlatParameters, *, create_graph: bool = False) -> tuple[Tensor, ...]:
-    learnt = [parameter for parameter in weights.parameters if parameter.requires_grad]
-    found = torch.autograd.grad(value, learnt, create_graph=create_graph, retain_graph=True, materialize_grads=True)
-    gradients = dict(zip(learnt, found, strict=True))
-    # Those of frozen parameters are zero, so that a step does not change them.
-    return tuple(gradients.get(parameter, torch.zeros_like(parameter)) for parameter in weights.parameters)
 
 
 def refuse_random_outputs(actor: Actor, owner: str) -> None:

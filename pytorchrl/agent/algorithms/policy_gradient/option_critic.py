@@ -11,15 +11,15 @@ from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
-from pytorchrl.agent.algorithms.policy_gradient.option_choice import (
+from pytorchrl.agent.algorithms.policy_gradient.options import (
     OPTION,
     OPTION_BEFORE,
     OptionInUse,
+    PolicyPerOption,
     ValueOverOptions,
     bootstrap_from_options,
     option_in_use,
 )
-from pytorchrl.agent.algorithms.policy_gradient.option_policies import PolicyPerOption
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration
@@ -78,7 +78,7 @@ class OptionCritic(A2C):
         """Return the losses of A2C for the options' policies and values, and of the terminations (theorem 2).
 
         An option is more likely to terminate where its value, plus the deliberation cost, is below that of choosing
-        anew (arXiv 1709.04571).
+        again (arXiv 1709.04571).
         """
         option, before, arrives = rows[OPTION], rows[OPTION_BEFORE], 1 - rows[DONE]
         log_prob, entropy_of_rows = self.policy(rows.now, None, option).evaluate(rows.action)
@@ -142,7 +142,7 @@ class OptionCritic(A2C):
         return super().update_phase(sources)
 
     def _excess(self, obs: Any, rhs: Any, done: Tensor, option: Tensor) -> Tensor:
-        """Return by how much the value (N, 1) of arriving with options (N, 1) exceeds that of choosing anew."""
+        """Return the value (N, 1) of arriving with options (N, 1), less that of choosing again."""
         with self.actor.acting(noisy=True):
             view = self.actor.view(obs, rhs, done)
             values: Tensor = self.option_values(view)

@@ -67,7 +67,7 @@ class PPO(PolicyGradient):
         """Return the joint loss (equation 9) of the clipped surrogate (equation 7), value function and entropy."""
         advantages, epsilon = self.advantages(rows), self.current(self.clip_param)
         surrogate = self.policy(rows.now, None).clipped_surrogate(
-            rows.action, rows[LOGP], advantages, rows.share, epsilon, self.dual_clip
+            rows.action, rows[LOGP], advantages, rows.mean_weights, epsilon, self.dual_clip
         )
         if self.target_kl is not None and surrogate.divergence > 1.5 * self.target_kl:
             return Losses({}, {"kl": surrogate.divergence}, stop=True)

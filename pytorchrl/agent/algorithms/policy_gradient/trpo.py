@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.algorithms.on_policy import PolicyGradient
-from pytorchrl.agent.algorithms.policy_gradient.fisher_pieces import fisher_product_in_pieces
+from pytorchrl.agent.algorithms.policy_gradient.fisher_products import fisher_product_in_pieces
 from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import (
     TrustRegion,
     natural_gradient_step,
@@ -33,7 +33,7 @@ class TRPO(PolicyGradient):
         backtrack_ratio: see ``backtracks``.
         entropy_coef: weight of an entropy bonus in the surrogate.
         fisher_mini_batch_size: rows of a batch that are in memory at once in products with the Fisher information
-            matrix, which need the most; the policy is then evaluated anew for each product. None for all.
+            matrix, which need the most; the policy is then evaluated again for each product. None for all.
         lr_value: learning rate of the value function.
         value_epochs: epochs of the value function per update.
         value_mini_batches: minibatches per rollout for the value function, with one optimiser step each.

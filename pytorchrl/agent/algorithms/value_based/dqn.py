@@ -8,15 +8,14 @@ from torch import Tensor
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Values
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
 from pytorchrl.agent.actors.outputs import ActionValues, Value
+from pytorchrl.agent.actors.presets import OffPolicyActor
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm, Preset
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import EpsilonGreedy, Exploration, Explorer
 from pytorchrl.agent.optimizers import RMSprop
-from pytorchrl.agent.preset import Preset
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import make_factory
 from storages.component.hyper_parameters import (

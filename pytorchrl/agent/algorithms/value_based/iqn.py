@@ -5,13 +5,13 @@ from typing import Any, ClassVar
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ImplicitQuantiles
-from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues
+from pytorchrl.agent.actors.presets import OffPolicyActor
 from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.off_policy import Preset
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.agent.optimizers import Adam
-from pytorchrl.agent.preset import Preset
 from pytorchrl.agent.risk_measures import Neutral, RiskMeasure
 from storages.component.factory import make_factory
 from storages.component.hyper_parameters import Count, Positive

@@ -14,7 +14,7 @@ from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import EpsilonGreedy, Exploration, Explorer
-from pytorchrl.agent.planners.cross_entropy import CrossEntropyMethod
+from pytorchrl.agent.planners.sampling import CrossEntropyMethod
 from storages.component.hyper_parameters import (
     Count,
     CountOrZero,
@@ -126,7 +126,7 @@ class SearchedValues(ActionValueFunction):
         self._like, self._generator = like, generator
 
     def greedy(self) -> Tensor:
-        """Actions of the largest value found, (B, A); each call searches anew."""
+        """Actions of the largest value found, (B, A); each call searches again."""
         number = self._search.num_samples
         view = Repeated(self._view, number)
 

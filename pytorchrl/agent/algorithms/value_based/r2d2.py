@@ -1,16 +1,16 @@
 """R2D2: recurrent double DQN with prioritised replay of sequences and value rescaling."""
 
 from pytorchrl.agent.actors.heads import Head, Values
-from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
+from pytorchrl.agent.actors.presets import OffPolicyActor
+from pytorchrl.agent.algorithms.off_policy import Preset
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from pytorchrl.agent.explorers import ApeXEpsilonGreedy, Explorer
 from pytorchrl.agent.optimizers import Adam
-from pytorchrl.agent.preset import Preset
 from storages.component.factory import make_factory
 from storages.component.hyper_parameters import NonNegative, Positive
 from storages.component.schedule import LinearSchedule
 from storages.off_policy.per_buffer import PERBuffer
-from storages.windows import Sequences
+from storages.sequence_settings import Sequences
 
 _INTERVALS = {"update_every": 8, "mini_batch_size": 16, "target_update_interval": 100}
 _SMALL = _INTERVALS | {"gamma": 0.99, "lr": LinearSchedule(1e-3, 0.0), "optimizer": Adam()}

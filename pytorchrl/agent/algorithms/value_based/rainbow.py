@@ -2,12 +2,12 @@
 
 from typing import ClassVar
 
-from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear
-from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
-from pytorchrl.agent.algorithms.value_based.categorical_dqn import CategoricalDQN
+from pytorchrl.agent.actors.layers.linear_layers import NoisyLinear
+from pytorchrl.agent.actors.presets import OffPolicyActor
+from pytorchrl.agent.algorithms.off_policy import Preset
+from pytorchrl.agent.algorithms.value_based.distributional_dqn import CategoricalDQN
 from pytorchrl.agent.explorers import EpsilonGreedy, Explorer, Greedy
 from pytorchrl.agent.optimizers import Adam
-from pytorchrl.agent.preset import Preset
 from storages.component.factory import Factory, make_factory
 from storages.component.schedule import LinearSchedule
 from storages.off_policy.per_buffer import PERBuffer

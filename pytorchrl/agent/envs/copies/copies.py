@@ -6,20 +6,18 @@ from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
+from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import FrameStackObservation, NormalizeReward
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.copies.environment_process import raise_what_can_be_sent
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
-from pytorchrl.agent.envs.copies.goal_rewards import reward_of_goals
 from pytorchrl.agent.envs.copies.histories import Histories
-from pytorchrl.agent.envs.copies.instances import mark, release
-from pytorchrl.agent.envs.copies.making import make_env
-from pytorchrl.agent.envs.copies.processes import ProcessEnvs
+from pytorchrl.agent.envs.copies.making import make_env, mark, release
+from pytorchrl.agent.envs.copies.processes import ProcessEnvs, raise_picklable
 from pytorchrl.agent.envs.copies.replayable import Replayable
 from pytorchrl.agent.envs.copies.stepping import step_async, step_sync
-from pytorchrl.agent.envs.frames import frames_stacked_by
 from pytorchrl.agent.envs.native.autoreset import copied, with_last_of_each
 from pytorchrl.agent.envs.spaces import EnvActions, with_trailing_axis
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
@@ -68,7 +66,7 @@ class Copies(Vector):
             names.append(str(made))
             one = Replayable(made, recorder, replays)
             if os.getpid() != process:
-                raise_what_can_be_sent(one)
+                raise_picklable(one)
             if mode == "sync":
                 # In other processes, each copy is the only one.
                 mark(one)
@@ -81,7 +79,7 @@ class Copies(Vector):
         made: SyncVectorEnv | ProcessEnvs
         try:
             if mode == "sync":
-                # Observations are copied here: gymnasium's deep copy takes ten times as long.
+                # Observations are copied here, since gymnasium's deep copy is slower.
                 made = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
             else:
                 made = ProcessEnvs(makers)
@@ -175,3 +173,51 @@ class Copies(Vector):
 def seeds_of_copies(sequence: np.random.SeedSequence, num_envs: int) -> list[int]:
     """Return the seeds that :meth:`Copies.reset` gives its environments."""
     return [int(word) for word in sequence.generate_state(num_envs)]
+
+
+_NAME = "compute_reward"
+
+
+def reward_of_goals(env: gym.Env[Any, Any]) -> Callable[..., Any] | None:
+    """Return ``compute_reward(achieved_goal, desired_goal, info)`` of an environment, None where it has none.
+
+    Raises:
+        ValueError: a wrapper changes the rewards of steps, but not those of ``compute_reward``.
+    """
+    layer: Any = env
+    changing: gym.Wrapper[Any, Any, Any, Any] | None = None
+    while isinstance(layer, gym.Wrapper) and not hasattr(layer, _NAME):
+        if isinstance(layer, gym.RewardWrapper | NormalizeReward):
+            changing = layer
+        layer = layer.env
+    found: Callable[..., Any] | None = getattr(layer, _NAME, None)
+    if found is not None and changing is not None:
+        raise ValueError(
+            f"VecEnv: the wrapper {type(changing).__name__} changes rewards, but not {_NAME}(achieved_goal, "
+            f"desired_goal, info), by which hindsight computes those of other goals; leave it out, change {_NAME}, or "
+            f"define {_NAME} in the wrapper, too"
+        )
+    return found
+
+
+MOST_FRAMES = 255
+"""Storages count frames in a byte."""
+
+
+def frames_stacked_by(env: gym.Env[Any, Any]) -> int:
+    """Return the number of frames that gymnasium's ``FrameStackObservation`` stacks, 0 where there is no stack.
+
+    Wrappers around it may change each frame, but must keep the frames as the first axis.
+    """
+    layer: Any = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, FrameStackObservation):
+            depth = int(layer.stack_size)
+            return depth if 2 <= depth <= MOST_FRAMES and _have_as_first_axis(env.observation_space, depth) else 0
+        layer = layer.env
+    return 0
+
+
+def _have_as_first_axis(space: spaces.Space[Any], depth: int) -> bool:
+    leaves = space.values() if isinstance(space, spaces.Dict) else [space]
+    return all(leaf.shape is not None and leaf.shape[:1] == (depth,) for leaf in leaves)

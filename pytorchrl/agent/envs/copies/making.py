@@ -1,24 +1,23 @@
 """Construction of an environment from an id or a callable, with its wrappers."""
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import gymnasium as gym
 from gymnasium.wrappers import NormalizeObservation
 
 from pytorchrl.agent.envs.checks import InvalidEnvironmentError, check_made
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
-from pytorchrl.agent.envs.copies.instances import refuse_in_use
 from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
 from pytorchrl.agent.envs.wrappers.action_wrappers import BoundAction, FlattenAction, RoundAction
 from pytorchrl.agent.envs.wrappers.flat_observation import FlatObservation, is_nested
 from pytorchrl.agent.envs.wrappers.game_wrappers import EpisodicLife, FireOnReset, FlickerFrames, RandomizeAction
 from pytorchrl.agent.envs.wrappers.join_actions import JoinActions
-from pytorchrl.agent.envs.wrappers.observe_action_mask import ObserveActionMask
-from pytorchrl.agent.envs.wrappers.scale_reward import ScaleReward
-from pytorchrl.agent.envs.wrappers.select_observation import SelectObservation
-from pytorchrl.agent.envs.wrappers.terminal_reward import TerminalReward
+from pytorchrl.agent.envs.wrappers.observation_wrappers import ObserveActionMask, SelectObservation
+from pytorchrl.agent.envs.wrappers.reward_wrappers import ScaleReward, TerminalReward
 
 _OUR_WRAPPERS: dict[str, Callable[..., gym.Env[Any, Any]]] = {
     wrapper.__name__: wrapper
@@ -178,3 +177,41 @@ def _missing(what: str, error: gym.error.DependencyNotInstalled) -> gym.error.De
 
 
 _EXTRA_OF_GYMNASIUM = re.compile(r"gymnasium\[(\w+)\]")
+
+
+# Not an attribute of the environment, which may forbid any, be copied, or be pickled.
+_IN_USE: WeakValueDictionary[int, gym.Env[Any, Any]] = WeakValueDictionary()
+"""The outermost wrapper of each environment in use, by the identity of the innermost one, which it keeps alive."""
+
+if hasattr(os, "register_at_fork"):
+    # The environments that a parent process uses are not in use in its forked child.
+    os.register_at_fork(after_in_child=_IN_USE.clear)
+
+
+def refuse_in_use(env: gym.Env[Any, Any], origin: str) -> None:
+    """Refuse an environment that was returned before, and is in use.
+
+    Args:
+        env: the environment, with any wrappers.
+        origin: what made it, for the message.
+
+    Raises:
+        InvalidEnvironmentError: it is in use.
+    """
+    if id(env.unwrapped) in _IN_USE:
+        raise InvalidEnvironmentError(
+            f"VecEnv: {origin} returned {env.unwrapped} again, which is in use by this or another VecEnv: their steps "
+            f"would mix. Make a new environment in each call, also for evaluation: lambda: "
+            f"{type(env.unwrapped).__name__}(...), or close the other VecEnv first"
+        )
+
+
+def mark(env: gym.Env[Any, Any]) -> None:
+    """Mark an environment as in use, until it is released or its outermost wrapper is deleted."""
+    _IN_USE[id(env.unwrapped)] = env
+
+
+def release(env: gym.Env[Any, Any]) -> None:
+    """Release an environment; nothing if another user has marked it since."""
+    if _IN_USE.get(id(env.unwrapped)) is env:
+        del _IN_USE[id(env.unwrapped)]

@@ -2,24 +2,25 @@
 
 import atexit
 import os
+import pickle
 import select
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
-from gymnasium.vector.async_vector_env import AsyncState
+from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
-from pytorchrl.agent.envs import long_waits
-from pytorchrl.agent.envs.copies.environment_process import work
-from pytorchrl.agent.envs.worker_signals import how_it_ended, worker_signals
-from pytorchrl.agent.process_seeds import seeds_of_processes
+from pytorchrl.agent.envs import worker_processes
+from pytorchrl.agent.envs.worker_processes import WorkerSignals, how_it_ended, worker_signals
+from pytorchrl.agent.global_generators import seed_process, seeds_of_processes
 from storages.component.open_files import open_files_named
 
 SECONDS_TO_END = 5.0
@@ -45,7 +46,7 @@ class ProcessEnvs(AsyncVectorEnv):
         seeds, owner, number = seeds_of_processes(len(makers)), os.getpid(), len(makers)
         try:
             with open_files_named(f"VecEnv: {number} environments with mode='async', a process each", "take fewer"):
-                # Observations are copied by the caller: gymnasium's deep copy takes ten times as long.
+                # Observations are copied by the caller, since gymnasium's deep copy is slower.
                 super().__init__(
                     makers,
                     copy=False,
@@ -98,7 +99,7 @@ class ProcessEnvs(AsyncVectorEnv):
         for env, pipe in enumerate(self.parent_pipes):
             if len(self._polls) == env:
                 self._polls.append(_poll_of(pipe))
-            if pipe is not None and not self._polls[env](long_waits.SECONDS_BEFORE_WARNING):
+            if pipe is not None and not self._polls[env](worker_processes.SECONDS_BEFORE_WARNING):
                 self._wait_for(env)
         return True
 
@@ -107,7 +108,7 @@ class ProcessEnvs(AsyncVectorEnv):
         doing = {AsyncState.WAITING_STEP: "step()", AsyncState.WAITING_RESET: "reset()"}.get(self._state, "a call")
         process = self.processes[env]
         awaited = f"VecEnv: environment {env} (process {process.pid}) has not returned from {doing}"
-        wait_ = long_waits.LongWait(long_waits.SECONDS_BEFORE_WARNING)
+        wait_ = worker_processes.LongWait(worker_processes.SECONDS_BEFORE_WARNING)
         wait_.look(awaited)
         while not self._polls[env](wait_.seconds_left):
             wait_.look(awaited)
@@ -161,3 +162,64 @@ def _end(
     for pipe in pipes:
         if pipe is not None:
             pipe.close()
+
+
+def work(
+    seeds: Sequence[np.random.SeedSequence],
+    signals: WorkerSignals,
+    index: int,
+    make: Callable[[], gym.Env[Any, Any]],
+    pipe: Connection,
+    *further: Any,
+) -> None:
+    """Step a copy as gymnasium's worker does, until the learner's process closes the pipe or has ended.
+
+    Args:
+        seeds: of the global random generators, for each copy.
+        signals: that the learner's process shares.
+        index: of the copy.
+        make: makes it.
+        pipe: to the learner's process.
+        further: the other arguments of gymnasium's worker.
+    """
+    signals.apply()
+    seed_process(seeds[index])
+    try:
+        _async_worker(index, make, pipe, *further)
+    except (BrokenPipeError, ConnectionResetError):
+        # Without this, each copy of a learner that was killed would write a traceback.
+        if not _is_abandoned(pipe):
+            raise
+
+
+def raise_picklable(env: gym.Env[Any, Any]) -> None:
+    """Let an environment raise a RuntimeError in place of each exception that cannot be sent to another process.
+
+    Gymnasium's vector environment would wait for it forever, or raise a TypeError of its constructor.
+    """
+    env.step, env.reset = _sendable(env.step), _sendable(env.reset)  # type: ignore[method-assign]
+
+
+def _is_abandoned(pipe: Connection) -> bool:
+    """Whether the other end of a pipe is closed."""
+    try:
+        while pipe.poll():
+            pipe.recv_bytes()
+    except (EOFError, OSError):
+        return True
+    return False
+
+
+def _sendable(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            return method(*arguments, **named)
+        except Exception as error:
+            try:
+                type(error)(pickle.loads(pickle.dumps(error)))
+            except Exception:
+                raise RuntimeError(f"{type(error).__name__}: {error}") from error
+            raise
+
+    return call

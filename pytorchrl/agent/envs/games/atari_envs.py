@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pytorchrl.agent.envs.games.atari import Atari
-from pytorchrl.agent.envs.games.atari_ids import is_game, settings_of
+from pytorchrl.agent.envs.other_packages import is_game, settings_of
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.component.factory import Factory, make_factory
 

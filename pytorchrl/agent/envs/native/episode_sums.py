@@ -74,7 +74,7 @@ class EpisodeSums:
             self._returns[self._ended] = 0.0
             self._lengths[self._ended] = 0
             self._ended = None
-        # It takes a tenth of the time of any(), and `nonzero` a quarter of that of `flatnonzero`.
+        # Faster than any() and `flatnonzero` for a few environments.
         if np.count_nonzero(ended):
             indices = ended.nonzero()[0]
             self._finish(indices, infos)

@@ -8,8 +8,7 @@ import gymnasium as gym
 from gymnasium.vector import VectorEnv
 
 from pytorchrl.agent.envs.copies.making import is_named, refuse_normalized_observations
-from pytorchrl.agent.envs.games.atari_ids import settings_of
-from pytorchrl.agent.envs.other_packages import find_registered, require
+from pytorchrl.agent.envs.other_packages import find_registered, require, settings_of
 
 Backend: TypeAlias = Literal["gymnasium", "envpool", "ale"]
 
@@ -89,12 +88,12 @@ def make_native(
     if not isinstance(env, str):
         return env(num_envs=num_envs, **settings), 0
     if backend == "envpool":
-        from pytorchrl.agent.envs.native.envpool_envs import EnvPoolEnvs
+        from pytorchrl.agent.envs.native.backends import EnvPoolEnvs
 
         pool = EnvPoolEnvs(env, num_envs, **settings)
         return pool, pool.stacked_frames
     if backend == "ale":
-        from pytorchrl.agent.envs.native.ale_envs import AleEnvs
+        from pytorchrl.agent.envs.native.backends import AleEnvs
 
         ale = AleEnvs(env, num_envs, **settings)
         return ale, ale.stacked_frames

@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import RescaleObservation
 
-from pytorchrl.agent.envs.wrappers.select_observation import SelectObservation
+from pytorchrl.agent.envs.wrappers.observation_wrappers import SelectObservation
 
 
 def cartpole_without_velocities(**arguments: Any) -> gym.Env[Any, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.hybrid_box import with_bounds
+from pytorchrl.agent.envs.spaces import with_bounds
 
 
 class BoundAction(gym.ActionWrapper[Any, Any, Any]):

@@ -8,8 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.hybrid_box import HybridBox
-from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, choices_of
+from pytorchrl.agent.envs.spaces import HybridBox, UnsupportedSpaceError, choices_of
 from pytorchrl.agent.envs.wrappers.action_wrappers import rounded
 from pytorchrl.agent.envs.wrappers.flat_observation import named_parts
 

@@ -7,8 +7,8 @@ from gymnasium import spaces
 
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.commands.composition.composing import Composed, composed, merged, preset_of
-from pytorchrl.commands.composition.parts import part_named
+from pytorchrl.commands.composition.description import merge_descriptions, preset_of
+from pytorchrl.commands.composition.parts import RunParts, make_parts, part_named
 from pytorchrl.experiments import SavePolicies
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.run_folder import RunFolder
@@ -27,7 +27,7 @@ _MEDIUM = 1 / 3
 
 
 @dataclass(frozen=True)
-class Policy:
+class EvaluatedPolicy:
     """The policy of the agent at an evaluation."""
 
     steps: int
@@ -38,11 +38,11 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Agent:
+class TrainedAgent:
     """An agent to be trained, and its run folder."""
 
     envs: Factory[VecEnv]
-    parts: Composed
+    parts: RunParts
     folder: Path
     seed: int
 
@@ -72,21 +72,21 @@ class Agent:
         if not learner.is_complete:
             raise InterruptedError(f"training in {self.folder} was stopped; run the same command again to continue")
 
-    def policies(self) -> list[Policy]:
+    def policies(self) -> list[EvaluatedPolicy]:
         """The policies of all evaluations, in their order."""
         curve = read_run(self.folder).curve(EVALUATION)
         found = [
-            Policy(int(steps), float(mean), self.folder / "policies" / f"steps-{int(steps):09}.pt")
+            EvaluatedPolicy(int(steps), float(mean), self.folder / "policies" / f"steps-{int(steps):09}.pt")
             for steps, mean in zip(curve.x, curve.values, strict=True)
         ]
         # The last evaluation may lie between two multiples of the interval.
         return [policy for policy in found if policy.file.is_file()]
 
-    def expert(self) -> Policy:
+    def expert(self) -> EvaluatedPolicy:
         """The policy of the best evaluation."""
         return max(self.policies(), key=lambda policy: policy.mean_return)
 
-    def medium(self, random_return: float) -> Policy:
+    def medium(self, random_return: float) -> EvaluatedPolicy:
         """Return the policy with a normalised return closest to a third, up to the first of at least two thirds.
 
         Args:
@@ -138,7 +138,7 @@ class Agent:
         return learner
 
 
-def agent_of(env: str, algorithm: str | None, train_steps: int | None, seed: int, runs: Path) -> Agent:
+def agent_of(env: str, algorithm: str | None, train_steps: int | None, seed: int, runs: Path) -> TrainedAgent:
     """Compose the agent for an environment, without training it.
 
     Raises:
@@ -154,10 +154,10 @@ def agent_of(env: str, algorithm: str | None, train_steps: int | None, seed: int
     preset, _ = preset_of(cls.__name__, env)
     named = {"algorithm": {"name": cls.__name__}, "env": {"name": env, "num_envs": 1}}
     steps = train_steps or preset.get("steps") or (_STEPS_BY_BOX if _has_box_of_actions(env) else _STEPS_BY_OTHERS)
-    parts = composed(merged(preset, named, {"steps": steps}))
+    parts = make_parts(merge_descriptions(preset, named, {"steps": steps}))
     folder = runs / f"{cls.__name__}-{env.replace('/', '-')}-{parts.steps}-steps-seed-{seed}"
     assert parts.envs is not None
-    return Agent(parts.envs, parts, folder, seed)
+    return TrainedAgent(parts.envs, parts, folder, seed)
 
 
 def _has_box_of_actions(env: str) -> bool:

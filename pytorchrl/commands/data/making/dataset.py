@@ -12,8 +12,8 @@ import numpy as np
 
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.agent.envs.spaces import space_as_data
-from pytorchrl.commands.data.making.agent import Agent, Policy, agent_of
-from pytorchrl.commands.data.making.recording import Recorder, random_actions
+from pytorchrl.commands.data.making.agent import EvaluatedPolicy, TrainedAgent, agent_of
+from pytorchrl.commands.data.making.recorder import Recorder, random_actions
 from pytorchrl.comparison.references import known_reference
 from pytorchrl.experiments import load_policy
 from pytorchrl.experiments.recordings.demonstrations import episodes_of_actor
@@ -83,7 +83,7 @@ def make_dataset(
 class _Making:
     """A data set that is being made."""
 
-    def __init__(self, agent: Agent, transitions: int) -> None:
+    def __init__(self, agent: TrainedAgent, transitions: int) -> None:
         self._agent, self._transitions = agent, transitions
         self._recorders: list[Recorder] = []
 
@@ -148,7 +148,7 @@ class _Making:
         self._recorders.append(recorder)
         return recorder.record(actor, transitions, name)
 
-    def _medium(self) -> Policy:
+    def _medium(self) -> EvaluatedPolicy:
         return self._agent.medium(self._measured("random"))
 
     def _references(self, env: str, is_random: bool) -> tuple[float, float | None, str]:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import pytorchrl as prl
-from pytorchrl.agent.actors import acting
-from pytorchrl.agent.actors.layers.output_layer import OutputLayer
+from pytorchrl.agent.actors import network as networks
+from pytorchrl.agent.actors.layers.linear_layers import OutputLayer
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.ops import layers
@@ -127,7 +127,7 @@ def test_heads_whose_forward_computes_more_are_called() -> None:
     network.head = Scaled(layer)
     torch.testing.assert_close(while_acting(network, observations), by_modules(network, observations))
     assert not torch.allclose(while_acting(network, observations), before)
-    assert acting.output_while_acting(network.body, network.head, Observations(observations)) is None
+    assert networks.output_while_acting(network.body, network.head, Observations(observations)) is None
 
 
 @pytest.mark.parametrize("settings", [{"layer_norm": True}, {"normalize_observations": True}, {"memory": "gru"}])
@@ -135,4 +135,4 @@ def test_other_networks_are_left_to_their_modules(settings: dict[str, Any]) -> N
     network = network_of(prl.PPO, "pi", **settings)
     view = Observations(torch.randn(3, 4, generator=torch.Generator().manual_seed(0)))
     with torch.inference_mode():
-        assert acting.output_while_acting(network.body, network.head, view) is None
+        assert networks.output_while_acting(network.body, network.head, view) is None

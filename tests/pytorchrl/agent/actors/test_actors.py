@@ -11,8 +11,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.action_scale import ActionScale
-from pytorchrl.agent.actors.codec import make_codec
+from pytorchrl.agent.actors.codec import ActionScale, make_codec
 from pytorchrl.agent.actors.encoders import NatureCNN, features_of
 from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy, Policy, SquashedGaussianPolicy, StateValue
 from pytorchrl.agent.actors.layers.mlp import MLP

@@ -14,8 +14,8 @@ from torch.nn.utils import parametrizations, prune
 
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.actors.heads import ActionValue, GaussianPolicy, ImplicitQuantiles, Policy, Values
+from pytorchrl.agent.actors.layers.linear_layers import OutputLayer
 from pytorchrl.agent.actors.layers.mlp import MLP
-from pytorchrl.agent.actors.layers.output_layer import OutputLayer
 from pytorchrl.agent.actors.network import Ensemble, Network, make_target
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import Observations

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from gymnasium import spaces
 
-from pytorchrl.agent.actors.bodies import MLP, Body, described
+from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.encoders import (
     EmbeddingFeatures,
     ImpalaCNN,
@@ -17,10 +17,12 @@ from pytorchrl.agent.actors.encoders import (
     NatureConvolutions,
     SmallCNN,
     VectorFeatures,
+    described,
     features_of,
     output_size_of,
 )
-from pytorchrl.agent.actors.encoders.images import image_layout
+from pytorchrl.agent.actors.encoders.convolutions import image_layout
+from pytorchrl.agent.actors.layers.mlp import MLP
 
 IMAGE = spaces.Box(0, 255, (4, 84, 84), np.uint8)
 MULTI_DISCRETE = spaces.MultiDiscrete([3, 2, 4], start=[1, 0, -1])

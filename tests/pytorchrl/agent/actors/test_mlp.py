@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pytorchrl.agent.actors.bodies import MLP, Body
-from pytorchrl.agent.actors.layers.mlp import BatchNorm, BatchRenorm, Dropout
-from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear
+from pytorchrl.agent.actors.bodies import Body
+from pytorchrl.agent.actors.layers.linear_layers import NoisyLinear
+from pytorchrl.agent.actors.layers.mlp import MLP, BatchNorm, BatchRenorm, Dropout
 
 EXTRAS: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -15,7 +15,7 @@ from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.heads import ActionValue, CategoricalReturns, Policy, QuantileReturns, StateValue, Values
 from pytorchrl.agent.actors.layers.mlp import BatchNorm
 from pytorchrl.agent.actors.network import make_target
-from pytorchrl.agent.actors.view import Joined
+from pytorchrl.agent.actors.view import JoinedViews
 from pytorchrl.agent.algorithms.training import Target
 from tests.support.by_hand import envs_with, perturb
 from tests.support.toys import continuous
@@ -99,7 +99,7 @@ def test_a_late_action_joins_after_the_first_layers_and_only_those_have_batch_no
 def test_joined_views_are_evaluated_as_one_batch() -> None:
     critic = critics_of(actor := actor_of(BOX))[0]
     first, second, action = torch.randn(3, 3), torch.randn(2, 3), torch.randn(5, 2)
-    joined = critic(Joined(actor.view(first), actor.view(second)), action).mean
+    joined = critic(JoinedViews(actor.view(first), actor.view(second)), action).mean
     torch.testing.assert_close(joined, critic(actor.view(torch.cat([first, second])), action).mean)
 
 
@@ -149,10 +149,10 @@ def test_a_target_starts_as_a_copy_and_moves_by_one_minus_polyak() -> None:
     assert all(torch.equal(before[name], weight) for name, weight in network.state_dict().items())
     perturb(network, 1)
     assert all(torch.equal(weight, before[name]) for name, weight in target.network.state_dict().items())
-    target.follow(0.75)
+    target.update(0.75)
     for name, weight in network.state_dict().items():
         torch.testing.assert_close(target.network.state_dict()[name], 0.75 * before[name] + 0.25 * weight)
-    target.follow(0.0)
+    target.update(0.0)
     assert all(torch.equal(target.network.state_dict()[n], w) for n, w in network.state_dict().items())
 
 
@@ -166,7 +166,7 @@ def test_buffers_of_a_target_are_copied_from_its_network() -> None:
     assert of_network is not None
     assert of_target is not None
     assert not torch.equal(of_network, of_target)
-    target.follow(0.99)
+    target.update(0.99)
     assert torch.equal(of_network, of_target)
     assert of_network is not of_target
 

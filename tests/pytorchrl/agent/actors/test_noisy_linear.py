@@ -10,9 +10,8 @@ from torch import nn
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.heads import Values
-from pytorchrl.agent.actors.layers.initialisation import orthogonal
+from pytorchrl.agent.actors.layers.linear_layers import NoisyLinear, linear_layer, orthogonal
 from pytorchrl.agent.actors.layers.mlp import MLP
-from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.network import make_target
 
 

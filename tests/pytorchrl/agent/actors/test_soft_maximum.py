@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.actors import soft_maximum as of_critic
-from pytorchrl.agent.actors.soft_maximum import soft_maximum_of_critic
+from pytorchrl.agent.actors import batched_passes as of_critic
+from pytorchrl.agent.actors.batched_passes import soft_maximum_of_critic
 from pytorchrl.agent.ops import soft_maximum
 from tests.support.by_hand import MORE_THAN_PLAIN, envs_with
 from tests.support.soft_critics import SPACE

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pytorchrl.agent.actors.layers.mlp import Dropout
-from pytorchrl.agent.actors.layers.transformer import CausalTransformer
+from pytorchrl.agent.actors.layers.trajectory_network import CausalTransformer
 from tests.support.by_hand import numpy, perturb
 from tests.support.transforming import transformed
 

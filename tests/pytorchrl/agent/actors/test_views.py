@@ -7,11 +7,18 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
+from pytorchrl.agent.actors.bodies import RecurrentBody
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.heads import ActionValue, Policy, SquashedGaussianPolicy, StateValue, Values
-from pytorchrl.agent.actors.recurrent_body import RecurrentBody
 from pytorchrl.agent.actors.unrolling import Unrolling
-from pytorchrl.agent.actors.view import ActingView, Joined, NextSteps, Observations, Repeated, Steps
+from pytorchrl.agent.actors.view import (
+    ActingView,
+    JoinedViews,
+    NextSequenceSteps,
+    Observations,
+    Repeated,
+    SequenceSteps,
+)
 from storages.transition import OBS, OBS2
 from tests.support.by_hand import envs_with
 from tests.support.toys import continuous
@@ -130,10 +137,10 @@ def test_a_part_of_dict_observations_has_the_rows_of_the_features() -> None:
     one, other = torch.arange(12.0).view(3, 2, 2), torch.arange(12.0, 24.0).view(3, 2, 2)
     rows, further = one.flatten(0, 1), other.flatten(0, 1)
     unrolling = Unrolling({OBS: {"a": one}, OBS2: {"a": other}})
-    assert torch.equal(Steps(unrolling).part("a"), rows)
-    assert torch.equal(NextSteps(unrolling).part("a"), further)
+    assert torch.equal(SequenceSteps(unrolling).part("a"), rows)
+    assert torch.equal(NextSequenceSteps(unrolling).part("a"), further)
     view = Observations({"a": rows})
     assert torch.equal(view.part("a"), rows)
     assert torch.equal(ActingView({"a": rows}, rows, rows, []).part("a"), rows)
     assert torch.equal(Repeated(view, 2).part("a")[:4], rows[[0, 0, 1, 1]])
-    assert torch.equal(Joined(view, Observations({"a": further})).part("a"), torch.cat([rows, further]))
+    assert torch.equal(JoinedViews(view, Observations({"a": further})).part("a"), torch.cat([rows, further]))

@@ -13,7 +13,7 @@ import pytorchrl as prl
 from tests.support.lessons import CASES, Case, collect, learn, lesson, make_scheme
 
 CALLED_BY_OTHERS = frozenset(
-    {"train", "variable", "target", "current", "updates", "explorer_of_policy", "reward_to_keep", "alpha", "influence"}
+    {"train", "variable", "target", "current", "updates", "explorer_of_policy", "exported_reward", "alpha", "influence"}
 )
 """What algorithms offer to subclasses, users and the exported policy of a learnt reward, rather than call it."""
 

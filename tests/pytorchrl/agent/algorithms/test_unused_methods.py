@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from pytorchrl.agent.algorithms.unused_methods import refuse_unused_overrides
+from pytorchrl.agent.algorithms.refusals import refuse_unused_overrides
 
 
 class Base:

@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.policy_gradient.option_choice import OPTION, OPTION_BEFORE
+from pytorchrl.agent.algorithms.policy_gradient.options import OPTION, OPTION_BEFORE
 from storages.transition import (
     ACT,
     ACT2,

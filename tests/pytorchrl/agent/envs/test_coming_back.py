@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pytorchrl as prl
-from pytorchrl.agent.envs.copies.action_log import STEPS_OF_BLOCK, ActionLog
+from pytorchrl.agent.envs.copies.histories import STEPS_OF_BLOCK, ActionLog
 from tests.support.comparison import assert_equal
 from tests.support.profiles import examples
 from tests.support.toys import Counter, Noise

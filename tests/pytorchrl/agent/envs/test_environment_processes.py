@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.agent.envs import long_waits
+from pytorchrl.agent.envs import worker_processes
 from pytorchrl.agent.envs.copies import processes
 from tests.support.toys import Counter
 
@@ -134,7 +134,7 @@ def test_environments_may_start_processes_of_their_own() -> None:
 def test_an_environment_that_does_not_return_is_named_in_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "SECONDS_TO_END", 0.2)
     with two_steps_of("hangs") as envs:
-        monkeypatch.setattr(long_waits, "SECONDS_BEFORE_WARNING", 0.1)
+        monkeypatch.setattr(worker_processes, "SECONDS_BEFORE_WARNING", 0.1)
         # Warnings are errors in tests: it would wait on.
         with pytest.raises(
             RuntimeWarning, match=r"environment 0 \(process \d+\) has not returned from step\(\) for 0 s"

@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.envs.copies.action_log import STEPS_OF_BLOCK
+from pytorchrl.agent.envs.copies.histories import STEPS_OF_BLOCK
 from tests.support.toys import Counter
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from pytorchrl.agent.envs.hybrid_box import HybridBox
-from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, compact, space_as_data, space_from_data
+from pytorchrl.agent.envs.spaces import HybridBox, UnsupportedSpaceError, compact, space_as_data, space_from_data
 
 SPACES = [
     spaces.Box(-1, 1, (3,), np.float32),

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.ops.image_memory import ImageMemory
-from pytorchrl.agent.ops.scaling import scaled
+from pytorchrl.agent.ops.scaling import ImageMemory, scaled
 
 LARGE = torch.Size((64, 4, 84, 84))
 

@@ -29,7 +29,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 
     monkeypatch.setattr(products, "_HAS_ONEDNN", True)
     monkeypatch.setattr(products, "_product", recorded)
-    monkeypatch.setattr("pytorchrl.agent.actors.layers.noisy_linear.LINEAR", Linear)
+    monkeypatch.setattr("pytorchrl.agent.actors.layers.linear_layers.LINEAR", Linear)
     return shapes
 
 

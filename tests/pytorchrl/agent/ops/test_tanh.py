@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.layers.mlp import MLP
-from pytorchrl.agent.ops import tanh as fast_tanh
-from pytorchrl.agent.ops.tanh import tanh_
+from pytorchrl.agent.ops import layers as fast_tanh
+from pytorchrl.agent.ops.layers import tanh_
 
 
 def tanh(features: Tensor) -> Tensor:

@@ -22,7 +22,9 @@ from pytorchrl.agent.optimizers import (
     TorchOptimizer,
     flat_stepper,
 )
-from pytorchrl.agent.optimizers import flat_adam as flat_module
+from pytorchrl.agent.optimizers import (
+    flat_adam as flat_module,
+)
 from tests.support.profiles import examples
 
 SHAPES = (3, 2), (5,), (2, 2), (1,), ()

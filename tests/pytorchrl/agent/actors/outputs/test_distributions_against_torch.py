@@ -11,7 +11,7 @@ import torch
 import torch.distributions as td
 from torch import Tensor
 
-from pytorchrl.agent.actors.outputs.distributions import (
+from pytorchrl.agent.actors.outputs import (
     Bernoulli,
     Beta,
     Categorical,

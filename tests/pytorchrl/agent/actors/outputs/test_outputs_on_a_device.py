@@ -6,21 +6,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.outputs.distributions import (
+from pytorchrl.agent.actors.outputs import (
+    ActionValues,
     Bernoulli,
     Categorical,
+    CategoricalValues,
     DiagonalGaussian,
     Distribution,
     GaussianMixture,
     MultiCategorical,
-    SquashedGaussian,
-)
-from pytorchrl.agent.actors.outputs.values import (
-    ActionValues,
-    CategoricalValues,
     QuantileValues,
     RescaledValues,
     ScalarValues,
+    SquashedGaussian,
     quantile_midpoints,
 )
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pytorchrl.agent.actors.outputs import RescaledValue, RescaledValues
-from pytorchrl.agent.actors.outputs.values.rescaled import rescaled, restored
+from pytorchrl.agent.actors.outputs.expected_returns import rescaled, restored
 
 MAGNITUDES = np.concatenate([[0.0], np.logspace(-30, 30, 241)])
 RETURNS = np.concatenate([-MAGNITUDES[::-1], MAGNITUDES])

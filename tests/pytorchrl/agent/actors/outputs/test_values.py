@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from torch import Tensor
 
-from pytorchrl.agent.actors.outputs.values import (
+from pytorchrl.agent.actors.outputs import (
     ActionValues,
     CategoricalValue,
     CategoricalValues,
@@ -21,7 +21,7 @@ from pytorchrl.agent.actors.outputs.values import (
     ScalarValues,
     quantile_midpoints,
 )
-from pytorchrl.agent.actors.outputs.values.rescaled import rescaled
+from pytorchrl.agent.actors.outputs.expected_returns import rescaled
 from tests.support.profiles import examples
 
 B, NUM_ACTIONS, ATOMS = 5, 3, 7

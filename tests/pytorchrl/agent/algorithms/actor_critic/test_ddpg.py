@@ -54,7 +54,7 @@ class ByHand:
         generator = torch.Generator()
         generator.set_state(algorithm.generator.get_state())
         self.noise = [numpy(torch.empty(5, 2).normal_(generator=generator)) for _ in range(2)]
-        self.is_deterministic = isinstance(algorithm, prl.DDPG)
+        self.is_deterministic = not isinstance(algorithm, prl.SVG0)
 
     def next_action(self) -> Any:
         if self.is_deterministic:

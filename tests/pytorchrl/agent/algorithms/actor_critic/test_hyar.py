@@ -327,7 +327,7 @@ def test_several_choices_have_embeddings_of_their_own() -> None:
     latents = algorithm.representation.latents
     assert [tuple(table.shape) for table in latents.tables] == [(2, 2), (4, 2)]
     choices = torch.tensor([[0, 3], [1, 0], [1, 2]])
-    assert torch.equal(latents.nearest(latents.embedded(choices)), choices)
+    assert torch.equal(latents.nearest(latents.embed(choices)), choices)
     step, _ = acting(algorithm, torch.randn(40, 3))
     scores = step.action[:, :6]
     assert torch.equal(scores[:, :2].sum(1), torch.zeros(40))

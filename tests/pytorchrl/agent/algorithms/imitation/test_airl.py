@@ -21,7 +21,9 @@ from tests.support.by_hand import (
     perturb,
     replayed,
 )
-from tests.support.by_hand import linear as linear_of
+from tests.support.by_hand import (
+    linear as linear_of,
+)
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
 from tests.support.rollout_batches import rollout_batch
@@ -116,7 +118,7 @@ def test_the_discriminators_update_equals_the_one_computed_by_hand(
         name: [first_adam_step(numeric_gradient(loss, parameter), 0.01) for parameter in layer]
         for name, layer in layers.items()
     }
-    metrics = algorithm.train_to_discriminate(policy_batch, expert_batch)
+    metrics = algorithm.step_discriminator(policy_batch, expert_batch)
     np.testing.assert_allclose(metrics["discriminator_loss"], expected, rtol=1e-5)
     for name, layer in layers.items():
         after = layer_of(getattr(algorithm, name).head)
@@ -132,7 +134,7 @@ def test_the_policys_reward_is_the_shaped_reward_minus_its_log_probability(kind:
     policy_batch, by_hand = rollout(algorithm), ByHand(algorithm, kind)
     with torch.no_grad():
         rows = algorithm.read(policy_batch)
-        reward, kept = algorithm.reward(rows), algorithm.reward_to_keep(rows.now, rows.action)
+        reward, kept = algorithm.reward(rows), algorithm.exported_reward(rows.now, rows.action)
     np.testing.assert_allclose(numpy(reward)[:, 0], by_hand.logits(policy_batch), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(numpy(kept)[:, 0], by_hand.kept(policy_batch), rtol=1e-4, atol=1e-5)
     # The acting policy is the present policy.
@@ -193,7 +195,7 @@ def test_the_discriminator_is_trained_before_rewards_are_computed_and_the_policy
 
     update = algorithm.update
     monkeypatch.setattr(algorithm, "update", recording("policy", checked_update))
-    monkeypatch.setattr(algorithm, "train_to_discriminate", recording("discriminator", algorithm.train_to_discriminate))
+    monkeypatch.setattr(algorithm, "step_discriminator", recording("discriminator", algorithm.step_discriminator))
     metrics = list(scheme.update())
     assert events == ["discriminator", "discriminator", "policy"]
     assert {"discriminator_loss", "discriminator_accuracy"} <= metrics[0].keys()

@@ -79,7 +79,7 @@ def test_the_discriminators_update_equals_the_one_computed_by_hand(penalty: floa
     right = ((by_hand.score(policy_batch) < 0).mean() + (by_hand.score(expert_batch) > 0).mean()) / 2
     layers = [*by_hand.hidden, *by_hand.output]
     expected_layers = [parameter - 0.01 * numeric_gradient(loss, parameter) for parameter in layers]
-    metrics = algorithm.train_to_discriminate(policy_batch, expert_batch)
+    metrics = algorithm.step_discriminator(policy_batch, expert_batch)
     np.testing.assert_allclose(metrics["discriminator_loss"], expected, rtol=1e-5)
     np.testing.assert_allclose(metrics["discriminator_accuracy"], right, rtol=1e-6)
     after = ByHand(algorithm)
@@ -107,9 +107,9 @@ def test_actions_and_rewards_of_demonstrations_are_not_used() -> None:
     one, other = small_amp(), small_amp()
     other.load_state_dict(one.state_dict())
     expert_batch = replayed(ACTIONS)
-    one.train_to_discriminate(played(), expert_batch)
+    one.step_discriminator(played(), expert_batch)
     unlike = {ACT: torch.zeros(6, 1, dtype=torch.int64), REW: torch.full((6, 1), 7.0)}
-    other.train_to_discriminate(played(), expert_batch | unlike)
+    other.step_discriminator(played(), expert_batch | unlike)
     assert_equal(one.state_dict(), other.state_dict())
 
 
@@ -157,7 +157,7 @@ def test_rewards_are_computed_before_the_discriminator_is_trained_and_the_policy
         return call
 
     monkeypatch.setattr(algorithm, "update", recording("policy", algorithm.update))
-    monkeypatch.setattr(algorithm, "train_to_discriminate", recording("discriminator", algorithm.train_to_discriminate))
+    monkeypatch.setattr(algorithm, "step_discriminator", recording("discriminator", algorithm.step_discriminator))
     metrics = list(scheme.update())
     assert events == ["discriminator", "discriminator", "policy"]
     assert {"discriminator_loss", "discriminator_accuracy"} <= metrics[0].keys()

@@ -78,7 +78,7 @@ def test_the_discriminators_update_equals_the_one_by_hand_with_label_1_for_the_e
     of_policy, of_expert = expert_probabilities()
     expected = loss()
     steps = [first_adam_step(numeric_gradient(loss, parameter), 0.01) for parameter in layer]
-    metrics = algorithm.train_to_discriminate(policy_batch, expert_batch)
+    metrics = algorithm.step_discriminator(policy_batch, expert_batch)
     np.testing.assert_allclose(metrics["discriminator_loss"], expected, rtol=1e-5)
     right = ((of_policy < 0.5).mean() + (of_expert > 0.5).mean()) / 2
     np.testing.assert_allclose(metrics["discriminator_accuracy"], right, rtol=1e-6)
@@ -116,7 +116,7 @@ def gail_scheme(data: Path, seed: int = 0, wrappers: Any = (), memory: Any = Non
     sequences = prl.Sequences(4) if memory else None
     algorithm = {"discriminator_epochs": 2, "value_epochs": 2, "test_every": 48, "num_test_episodes": 1}
     return prl.Scheme(
-        prl.GAIL.create_factory(**algorithm),
+        changes.pop("algorithm", prl.GAIL).create_factory(**algorithm),
         prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=4),
         changes.pop("storage", None) or prl.GAEBuffer.create_factory(size=8, gae_lambda=0.9),
         changes.pop("envs", None)
@@ -171,7 +171,7 @@ def test_rewards_are_replaced_before_returns_and_the_policy_learns_before_the_di
 
     update = algorithm.update
     monkeypatch.setattr(algorithm, "update", recording("policy", checked_update))
-    monkeypatch.setattr(algorithm, "train_to_discriminate", recording("discriminator", algorithm.train_to_discriminate))
+    monkeypatch.setattr(algorithm, "step_discriminator", recording("discriminator", algorithm.step_discriminator))
     metrics = list(scheme.update())
     assert events == ["policy", "discriminator", "discriminator"]
     np.testing.assert_allclose(metrics[-1]["imitation_reward"], learnt_rewards.mean(), rtol=1e-5)
@@ -194,7 +194,29 @@ def test_steps_that_environments_skip_do_not_affect_the_discriminator(data: Path
         ]
         mean_reward = algorithm.reward(algorithm.read(alone)).mean()
     torch.testing.assert_close(*losses)
-    torch.testing.assert_close(algorithm.pay(scheme.storage, played), mean_reward)
+    torch.testing.assert_close(algorithm.replace_rewards(scheme.storage, played), mean_reward)
+
+
+def test_names_of_the_version_before_work_with_a_warning(data: Path) -> None:
+    with pytest.warns(DeprecationWarning, match="exported_reward"):
+
+        class Doubled(prl.GAIL):
+            def reward_to_keep(self, view: Any, action: torch.Tensor) -> torch.Tensor:
+                return 2 * super().exported_reward(view, action)
+
+    scheme = gail_scheme(data, algorithm=Doubled)
+    scheme.collect(8)
+    algorithm: Any = scheme.algorithm
+    rows = algorithm.read(algorithm.all_of(scheme.storage))
+    torch.testing.assert_close(
+        algorithm.exported_reward(rows.now, rows.action), 2 * prl.GAIL.exported_reward(algorithm, rows.now, rows.action)
+    )
+    with pytest.warns(DeprecationWarning, match="replace_rewards"):
+        assert algorithm.pay == algorithm.replace_rewards
+    with pytest.warns(DeprecationWarning, match="mean_weights"):
+        torch.testing.assert_close(rows.share, rows.mean_weights)
+    with pytest.raises(AttributeError, match="no attribute 'paid'"):
+        algorithm.paid  # noqa: B018
 
 
 def test_the_environments_rewards_do_not_affect_training(data: Path) -> None:
@@ -240,7 +262,7 @@ def test_the_discriminator_learns_to_recognise_the_expert(data: Path) -> None:
     algorithm = linear_gail("box", lr_discriminator=0.05)
     policy_batch, expert_batch = rollout_batch(algorithm, 64), replayed(np.full((64, 2), 0.9, np.float32))
     for _ in range(200):
-        metrics = algorithm.train_to_discriminate(policy_batch, expert_batch)
+        metrics = algorithm.step_discriminator(policy_batch, expert_batch)
     assert metrics["discriminator_accuracy"] > 0.9
     with torch.no_grad():
         of_policy, of_expert = (

@@ -299,7 +299,7 @@ def test_environments_that_skip_a_step_after_each_episode_add_no_episodes_of_ski
 ) -> None:
     scheme = train(ppod(data, memory, mode="vector_entry_point", max_grad_norm=0.5), 400)
     algorithm: Any = scheme.algorithm
-    episodes = algorithm._repetition.episodes
+    episodes = algorithm._replay.episodes
     kept = [one.episode for one in (*episodes.valued, *episodes.rewarded)]
     assert len(kept) > 3
     # A pole falls in no fewer steps.

@@ -10,8 +10,8 @@ from gymnasium import spaces
 from torch import nn
 
 import pytorchrl as prl
+from pytorchrl.agent.actors.batched_passes import StackedNetworks
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.stacked_networks import StackedNetworks
 from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import copies, exploring, layer_of, linear, numeric_gradient, numpy
 from tests.support.comparison import assert_equal

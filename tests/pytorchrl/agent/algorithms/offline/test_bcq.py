@@ -133,7 +133,7 @@ def test_an_autoencoder_proposes_actions_like_those_of_the_data(tmp_path: Path) 
     algorithm = scheme.algorithm
     with torch.no_grad():
         view, generator = algorithm.actor.view(obs), torch.Generator().manual_seed(0)
-        proposed = torch.tanh(algorithm.vae.unsquashed(view, len(obs), algorithm.latent_clip, generator))
+        proposed = torch.tanh(algorithm.vae.sample_unsquashed(view, len(obs), algorithm.latent_clip, generator))
     # The actions of the data are determined by the observations.
     assert (algorithm.codec.to_env(proposed) - held[ACT][:, 0]).abs().mean() < 0.3
 

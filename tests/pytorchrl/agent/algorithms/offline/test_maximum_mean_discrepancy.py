@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pytorchrl.agent.algorithms.offline.maximum_mean_discrepancy import maximum_mean_discrepancy
+from pytorchrl.agent.algorithms.offline.bear import maximum_mean_discrepancy
 from tests.support.by_hand import numeric_gradient, numpy
 
 KERNELS = {"gaussian": lambda difference: difference**2, "laplacian": abs}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.offline.xql import gumbel_loss
+from pytorchrl.agent.algorithms.offline.iql import gumbel_loss
 from storages.transition import DISCOUNT, MASK, OBS, REW, WEIGHTS, WINDOW
 from tests.support.comparison import assert_equal
 from tests.support.soft_critics import made, n_step_batch

@@ -10,8 +10,18 @@ from numpy.typing import NDArray
 
 import pytorchrl as prl
 from storages.transition import ACT, DONE, DONE2, LOGP, OBS, OBS2, REW, TRUNC2, VAL
-from tests.support.by_hand import OBSERVATION_SIZE, envs_with, exploring, layer_of, linear, numeric_gradient, numpy
-from tests.support.by_hand import perturb as moved
+from tests.support.by_hand import (
+    OBSERVATION_SIZE,
+    envs_with,
+    exploring,
+    layer_of,
+    linear,
+    numeric_gradient,
+    numpy,
+)
+from tests.support.by_hand import (
+    perturb as moved,
+)
 from tests.support.toys import Noise
 from tests.support.training import train
 

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.policy_gradient.option_choice import OPTION, OPTION_BEFORE
+from pytorchrl.agent.algorithms.policy_gradient.options import OPTION, OPTION_BEFORE
 from pytorchrl.agent.explorers import Exploration
 from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, RHS2, TRUNC2, VAL, Batch
 from tests.support.by_hand import envs_with, exploring, linear, numeric_gradient, numpy, perturb

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.agent.algorithms.policy_gradient import natural_gradient
-from pytorchrl.agent.algorithms.policy_gradient.conjugate_gradient import conjugate_gradient
+from pytorchrl.agent.algorithms.policy_gradient.fisher_products import conjugate_gradient
 from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import (
     TrustRegion,
     fisher_product,

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear
+from pytorchrl.agent.actors.layers.linear_layers import NoisyLinear
 from storages.transition import ACT, OBS
 from tests.support.by_hand import envs_with, exploring
 from tests.support.value_learning import batch_of_windows, linear_learner
