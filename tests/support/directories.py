@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from storages.windows import Episodes
 
 from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
 from storages.persistent.log import records as blocks
