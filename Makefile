@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-lowest test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-sbx bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-strategies learning-short learning-imitation learning-offline learning-online learning-collectors docs format clean
+.PHONY: train test test-lowest test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-sbx bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-strategies learning-short learning-imitation learning-offline learning-online learning-collectors docs release format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -97,6 +97,14 @@ learning-collectors: $(ENV)  ## docs/collectors.md: results with collectors in o
 docs: $(ENV)  ## the documentation: tables made from the classes, and the site, site/index.html
 	$(BIN)/python docs/generated_parts.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+release: $(ENV)  ## the wheel and the source distribution, in dist/, and a run with the wheel in an empty environment
+	rm -rf dist build
+	$(BIN)/python -m build --outdir dist
+	$(PYTHON) -m venv dist/try/.venv
+	dist/try/.venv/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	cd dist/try && .venv/bin/pytorchrl train --algorithm dqn --env CartPole-v1 --steps 400 --seeds 1 && .venv/bin/pytorchrl ls
+	rm -rf dist/try
 
 format: $(ENV)  ## put the code into shape
 	$(BIN)/ruff format .

@@ -7,7 +7,6 @@ import sysconfig
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +37,7 @@ from pytorchrl.commands.sweeps import sweep as sweep_command
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.learner import Learner
 from pytorchrl.terminal import format_warning, printable, tell
+from pytorchrl.version import VERSION
 
 _EXPECTED = (DependencyNotInstalled, ImportError, OSError, RuntimeError, ValueError)
 """Errors that the toolkit raises with a message for its user; others are faults, whose traceback is shown."""
@@ -155,7 +155,7 @@ def main() -> None:
     warnings.formatwarning = format_warning
     try:
         if sys.argv[1:2] == ["--version"]:
-            tell(f"pytorchrl {metadata.version('pytorchrl')}")
+            tell(f"pytorchrl {VERSION}")
             return
         if sys.argv[1:2] in (["train"], ["sweep"]):
             # Their options depend on the classes that are named.

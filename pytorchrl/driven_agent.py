@@ -24,8 +24,8 @@ from pytorchrl.scheme.collector import Collecting, Collector, Episode
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.scheme.seeds import ALGORITHM, seed_of
+from storages.closing import Closing
 from storages.component.annotations import conform_named
-from storages.component.closing import Closing
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count
 from storages.storage import Storage
@@ -96,8 +96,10 @@ class Agent(Closing):
                 f"train_in_background=True, which trains while the loop goes on"
             )
         self._flattening = Flattening(observation_space, type(self).__name__)
-        envs = DrivenEnvs.create_factory(
-            space_as_data(self._flattening.space), space_as_data(action_space), num_envs or 1
+        envs = DrivenEnvs.create_factory(  # type: ignore[call-arg]
+            observation_space=space_as_data(self._flattening.space),
+            action_space=space_as_data(action_space),
+            num_envs=num_envs or 1,
         )
         scheme = _DrivenScheme(
             algo_factory,

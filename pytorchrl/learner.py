@@ -33,9 +33,9 @@ from pytorchrl.logging.pictures.plots import warn_if_unwritten
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.terminal import tell
-from storages.component.closing import Closing, close_all
-from storages.component.open_files import SpareFiles, is_of_open_files, limit_of_open_files, open_files_named
+from storages.closing import Closing, close_all
 from storages.core.ring.state import sharing_memory
+from storages.open_files import SpareFiles, is_of_open_files, limit_of_open_files, open_files_named
 
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0
 """Used where no interval in steps is given."""

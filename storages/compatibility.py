@@ -6,8 +6,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from storages.component.other_names import NEVER_CALLED, STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
-from storages.component.own_factory import returning_factories
+from storages.component.declared import defaults_of
+from storages.component.factory import Factory
+from storages.other_names import NEVER_CALLED, STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
 from storages.saving import load_state_without_contents, state_without_contents
 from storages.slices import append_values, steps_of
 from storages.transition import ACTPROBS, IREW, IVAL, LOGP, REQUIRED, REWC, RHS, RHS2, SKIPPED, TRUNC2, VAL, Sample
@@ -140,7 +141,7 @@ def adapt_overrides(cls: type[Any]) -> None:
         if callable(method := own.get(name)):
             setattr(cls, name, both_spellings(method))
     if isinstance(method := own.get("create_factory"), classmethod):
-        cls.create_factory = returning_factories(method.__func__)
+        cls.create_factory = _returning_factories(method.__func__)
     if callable(method := own.get("insert_single_tensor_slice")):
         _refuse_appending(cls.__name__, method)
         cls.insert_single_tensor_slice = appends_to_dict(method)
@@ -199,3 +200,48 @@ def _called_with_whole_steps(method: Callable[..., None]) -> Callable[..., None]
             self.insertion.insert_in_part(sample, envs, lambda step: method(self, step))
 
     return insert_transition
+
+
+class FunctionFactory(Factory[T]):
+    """A factory that makes its part by a function, which the class's own ``create_factory`` returned.
+
+    Args:
+        cls: the class.
+        function: called with the context; it makes the part.
+        arguments: those of ``create_factory``, by name.
+    """
+
+    def __init__(self, cls: type[T], function: Callable[..., T], arguments: Mapping[str, Any]) -> None:
+        super().__init__(cls, arguments)
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> T:
+        """Make the part; the arguments are the ``context`` of the class."""
+        return self._function(*args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        # Functions inside of others cannot be pickled, but made again.
+        return _made_again, (self._cls, self._hyper_parameters)
+
+
+def _returning_factories(create_factory: Callable[..., Any]) -> Any:
+    """Return a class method that wraps what a class's own one returns in a :class:`Factory`, if it is a function."""
+    signature = inspect.signature(create_factory)
+
+    def wrapped(cls: type[Any], /, *args: Any, **kwargs: Any) -> Any:
+        made = create_factory(cls, *args, **kwargs)
+        if isinstance(made, Factory) or not callable(made):
+            return made
+        bound = signature.bind(cls, *args, **kwargs)
+        bound.apply_defaults()
+        _, *names = bound.arguments
+        arguments = {name: bound.arguments[name] for name in names}
+        cls.check_hyper_parameters(defaults_of(cls) | arguments)
+        return FunctionFactory(cls, made, arguments)
+
+    wrapped.__doc__, wrapped.__name__ = create_factory.__doc__, "create_factory"
+    return classmethod(wrapped)
+
+
+def _made_again(cls: Any, arguments: Mapping[str, Any]) -> Any:
+    return cls.create_factory(**arguments)

@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from storages.batch_source import BatchSource
 from storages.checks import checked_device, checked_gamma
+from storages.closing import Closing
 from storages.compatibility import adapt_overrides, appends_to_dict, both_spellings, copied_tensor, missing_attribute
 from storages.component.changeable import Changeable
-from storages.component.closing import Closing
-from storages.component.counts import saved_count
-from storages.component.factory import Factory
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.declared import parameter
+from storages.component.factory import Factory, StandaloneComponent
 from storages.component.hyper_parameters import WholeCount
-from storages.component.other_names import STORAGE_NAMES
+from storages.core.counts import saved_count
 from storages.core.ring.ring import Ring
 from storages.core.ring.state import state_of
 from storages.insertion import Insertion
 from storages.observers import Observers
+from storages.other_names import STORAGE_NAMES
 from storages.protocols import Discounting, Environments
 from storages.saving import directory_log, load_contents, state_without_contents, undoing_changes
 from storages.slices import StoredFields, steps_of
@@ -31,8 +31,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-@with_hyper_parameters
-class Storage(BatchSource, Changeable, Closing):
+class Storage(BatchSource, StandaloneComponent, Changeable, Closing):
     """Base class of storages, which hold transitions and yield batches of them.
 
     Storages are made by factories, or at once: ``(device, actor, algorithm, envs, size, ...)``, or as in PyTorchRL

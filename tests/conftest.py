@@ -35,10 +35,16 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--share", metavar="K/N", help="run the K-th of N equal shares of the tests, such as 1/3")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # Before `-m` selects by the marks.
     shares.mark_long(items)
+    if share := config.getoption("share"):
+        shares.keep_share(items, share)
 
 
 _MEMORY = Path("/dev/shm")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pytorchrl.experiments.training_metrics import TrainingMetrics
 from pytorchrl.logging import MetricsFile, MetricsWriter
-from storages.component.closing import close_all
+from storages.closing import close_all
 
 
 class Measurements:

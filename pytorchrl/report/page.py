@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from pytorchrl.report.runs import RunRead, read_runs
 from pytorchrl.report.storage import read_storage, surprising_of
 from pytorchrl.report.videos import videos_of
 from pytorchrl.terminal import printable
+from pytorchrl.version import VERSION, install_command
 from storages.persistent.log.files import replacing
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def write_report(paths: Sequence[Path], output: Path, title: str | None = None, 
 def _refuse_missing_packages() -> None:
     for package in ("plotly", "jinja2"):
         if importlib.util.find_spec(package) is None:
-            raise RuntimeError(f'a report needs the package {package}: pip install ".[report]", or {package} alone')
+            raise RuntimeError(f"a report needs the package {package}: {install_command('report')}, or {package} alone")
 
 
 def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
@@ -96,7 +96,7 @@ def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
     return environment.get_template("page.html").render(
         title=title or title_of([group.group for group in groups]) or "Runs",
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=metadata.version("pytorchrl"),
+        version=VERSION,
         style=_part(environment, "page.css"),
         plotly=plotly,
         script=script,

@@ -40,8 +40,8 @@ from pytorchrl.scheme.seeds import (
     seed_of,
     seed_of_training_envs,
 )
+from storages.closing import Closing, close_all
 from storages.component.annotations import conform_named
-from storages.component.closing import Closing, close_all
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count, CountOrZero
 from storages.core.sampling.rate_limiter import RateLimiter, RateLimitError

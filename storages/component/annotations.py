@@ -6,9 +6,12 @@ factories made from equal values are equal, whether the values came from a scrip
 """
 
 import collections.abc
+import functools
+import inspect
 import math
 import numbers
 import pathlib
+import sys
 import types
 import typing
 from dataclasses import dataclass
@@ -172,3 +175,25 @@ def _conform_to_type(value: Any, kind: Any) -> Any:
 
 def _with_article(kind: type) -> str:
     return f"{'an' if kind.__name__[0] in 'aeiouAEIOU' else 'a'} {kind.__name__}"
+
+
+def is_class_variable(annotation: Any) -> bool:
+    """Whether an annotation, resolved or not, is a ``ClassVar``."""
+    if isinstance(annotation, str):
+        return annotation.removeprefix("typing.").startswith("ClassVar")
+    return annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar
+
+
+def _annotation_of(cls: type[Any], name: str) -> Any:
+    """Return the resolved annotation of an attribute in the body of a class, or of the nearest of its base classes."""
+    owner = next(each for each in cls.__mro__ if name in inspect.get_annotations(each))
+    module = sys.modules.get(owner.__module__)
+    holder = types.SimpleNamespace(__annotations__={"field": inspect.get_annotations(owner)[name]})
+    names = vars(module) if module is not None else {}
+    return typing.get_type_hints(holder, names, dict(vars(owner)), include_extras=True)["field"]
+
+
+# Kept, because resolving takes longer than making most parts. The cast is for mypy, which considers classes unhashable.
+annotation_of = typing.cast(
+    "collections.abc.Callable[[type[Any], str], Any]", functools.lru_cache(maxsize=4096)(_annotation_of)
+)

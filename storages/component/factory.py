@@ -1,47 +1,54 @@
-"""Components and their factories, which bind hyper-parameters to a class for later construction.
+"""Components, their hyper-parameters and their factories: from ``create_factory(...)`` to the object.
 
-Every part that a user composes is a :class:`Component`. ``SomeClass.create_factory(...)`` checks the hyper-parameters
-at once and returns a :class:`Factory`, which makes the part when its context exists (a device, an actor, environments).
+Every part that a user composes is a :class:`Component`. Its hyper-parameters are annotated attributes:
+
+1. :func:`hyper_parameters_of` reads them from the bodies of a class and its base classes.
+2. ``SomeClass.create_factory(...)`` names the arguments, checks and converts each by its annotation, adds the defaults,
+   lets the class refuse what no annotation can, and returns a :class:`Factory` of the values.
+3. A call of the factory, with the context (a device, an actor, environments), makes an empty object, sets the values as
+   its attributes, and calls ``__init__`` with the context.
+
+Classes that are also made directly (:class:`StandaloneComponent`) do the second step in ``__init__``.
 """
 
-import difflib
 import inspect
 import types
 from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
+from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, dataclass_transform
 
 from storages.component.annotations import conform_named
-from storages.component.declared import defaults_of, fields_of, hyper_parameters_of
-from storages.component.other_names import OtherNames, hint_for
+from storages.component.declared import declarations_of, defaults_of, hyper_parameters_of, parameter
+from storages.component.other_names import OtherNames, unknown_hyper_parameter
+from storages.component.own_init import context_by_name
 from storages.component.setting import Configured, text_of
-
-NEAREST = 0.75
-"""Similarity of names, from 0 to 1, above which one is taken for a misspelling of the other."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 P = ParamSpec("P")
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter,))
 class Component:
     """Base class of composable parts, whose hyper-parameters are bound by a factory.
 
-    A class declares the hyper-parameters that it adds in one place, in one of two ways:
+    A hyper-parameter is an annotated attribute with a default, ``lr: NonNegativeOrSchedule = 1e-3``, or declared by
+    :func:`parameter`. The factory sets it on the object before ``__init__`` runs, which takes the ``context`` alone.
+    Subclasses inherit it, may give it another default, and fix it by a ``ClassVar``, a property or a method of its
+    name. Names that begin with an underscore, annotations without a value and a ``ClassVar`` are none. Annotate other
+    attributes where they are set: to type checkers, each annotation in the body of a class is a hyper-parameter.
 
-    - As attributes, annotated and with a default: ``lr: NonNegativeOrSchedule = 1e-3``. Names that begin with an
-      underscore, annotations without a value and a ``ClassVar`` are excluded. The factory sets them on the object
-      before ``__init__`` runs, which takes the ``context`` alone. Subclasses inherit them, and may change the default.
-    - In the signature of ``__init__``, which takes the context first. A subclass whose ``__init__`` passes ``**kwargs``
-      on inherits those of its base class. Attributes of a class whose own ``__init__`` has hyper-parameters are not
-      hyper-parameters.
-
-    A subclass of a class of the second way may use the first.
+    A subclass may also declare hyper-parameters in an ``__init__`` of its own (:mod:`storages.component.own_init`),
+    after the context, and pass ``**kwargs`` on; type checkers then know those of its signature alone.
     """
 
     context: ClassVar[tuple[str, ...]] = ()
     """Parameters of ``__init__`` that the caller of the factory supplies, in order; they are not hyper-parameters."""
     other_names: ClassVar[OtherNames] = {}
     """Names of hyper-parameters in other libraries, for hints in the error about an unknown name."""
+    takes_hyper_parameters: ClassVar[bool] = False
+    """Whether ``__init__`` takes hyper-parameters after the context."""
 
     @classmethod
     def create_factory(cls: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Factory[T]":
@@ -74,37 +81,35 @@ class Component:
         """
 
 
-@dataclass_transform(kw_only_default=True, eq_default=False)
-class FieldComponent(Component):
-    """A component whose hyper-parameters are all annotated attributes, so that type checkers see them.
+FieldComponent = Component
+"""The name of :class:`Component` in versions in which it had another way to declare hyper-parameters."""
 
-    Type checkers treat each annotation in the body of a subclass as a hyper-parameter, unless it is a ``ClassVar``;
-    annotate other attributes where ``__init__`` sets them. They do not see the hyper-parameters of a subclass that
-    defines ``__init__``.
+
+class _ShownSignature:
+    """The signature of a class that help and notebooks show, where it has no ``__init__`` of its own."""
+
+    def __get__(self, instance: object, owner: type[Any]) -> Signature:
+        if vars(StandaloneComponent)["__init__"] is not getattr(owner, "__init__", None):
+            raise AttributeError
+        return Signature([*_context_of(owner), *declarations_of(owner).fields.values()])
+
+
+class StandaloneComponent(Component):
+    """A component that is made by its factory, or directly: by the context, then hyper-parameters.
+
+    Its ``__init__`` calls ``build`` with the context, once hyper-parameters are set. The first hyper-parameter may
+    precede the context, as in PyTorchRL; a call is read so where its first argument is a number or None, which no
+    context begins with.
     """
 
+    takes_hyper_parameters = True
 
-if not TYPE_CHECKING:
+    if not TYPE_CHECKING:
 
-    class _CreateFactory(classmethod):
-        """A class method whose signature has the hyper-parameters of the class that it is called on."""
+        def __init__(self, *args, **kwargs):
+            self.build(*_bind_directly(self, args, kwargs))
 
-        def __get__(self, instance, owner=None):
-            def create_factory(cls, /, *args, **kwargs):
-                return self.__func__(cls, *args, **kwargs)
-
-            owner = type(instance) if owner is None else owner
-            create_factory.__module__, create_factory.__qualname__ = (
-                owner.__module__,
-                f"{owner.__name__}.create_factory",
-            )
-            create_factory.__doc__ = f"{inspect.getdoc(self.__func__)}\n\n{owner.__name__}: {inspect.getdoc(owner)}"
-            cls = inspect.Parameter("cls", inspect.Parameter.POSITIONAL_ONLY)
-            parameters = (cls, *hyper_parameters_of(owner).values())
-            create_factory.__signature__ = inspect.Signature(parameters, return_annotation=Factory[owner])
-            return types.MethodType(create_factory, owner)
-
-    Component.create_factory = _CreateFactory(vars(Component)["create_factory"].__func__)
+        __signature__ = _ShownSignature()
 
 
 class Factory(Configured, Generic[T_co]):
@@ -116,17 +121,14 @@ class Factory(Configured, Generic[T_co]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> T_co:
         """Make the part; the arguments are the ``context`` of the class."""
-        fields = fields_of(self._cls)
-        if not fields:
-            context = _later_context(self._cls)
-            if context:
-                args, kwargs = args[len(context) :], {**dict(zip(context, args, strict=False)), **kwargs}
-            return self._cls(*args, **kwargs, **self._hyper_parameters)
+        bound = declarations_of(self._cls).bound
         made = self._cls.__new__(self._cls)
         # Not by setattr: that of torch's modules works only after their __init__ has run.
-        vars(made).update({name: self._hyper_parameters[name] for name in fields})
-        others = {name: value for name, value in self._hyper_parameters.items() if name not in fields}
-        made.__init__(*args, **kwargs, **others)  # type: ignore[misc]
+        vars(made).update({k: value for k, value in self._hyper_parameters.items() if k not in bound.passed})
+        passed = {name: value for name, value in self._hyper_parameters.items() if name in bound.passed}
+        if bound.context_follows:
+            args, kwargs = context_by_name(self._cls.context, args, kwargs)  # type: ignore[attr-defined]
+        made.__init__(*args, **kwargs, **passed)  # type: ignore[misc]
         return made
 
     @property
@@ -159,43 +161,77 @@ class Factory(Configured, Generic[T_co]):
 
 def make_factory(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Factory[Any]:
     """Return ``cls.create_factory(*args, **kwargs)``, for a class that is known only at run time."""
-    hyper_parameters = _bind(cls, args, kwargs)
-    cls.check_hyper_parameters(defaults_of(cls) | hyper_parameters)
-    return Factory(cls, hyper_parameters)
-
-
-def _later_context(cls: type[Any]) -> tuple[str, ...]:
-    """Return the context of a class whose ``__init__`` takes hyper-parameters before it, as in PyTorchRL."""
-    context: tuple[str, ...] = cls.context
-    names = list(inspect.signature(cls.__init__).parameters)[1:]
-    return context if context and context[0] in names[1:] else ()
-
-
-def _bind(cls: type[Component], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     declared = hyper_parameters_of(cls)
     for name in kwargs:
         if name not in declared:
             raise TypeError(unknown_hyper_parameter(cls, name, declared))
-    signature = inspect.Signature(list(declared.values()))
     try:
-        bound = signature.bind(*args, **kwargs)
+        given = Signature(list(declared.values())).bind(*args, **kwargs).arguments
     except TypeError as error:
         shown = (n if p.default is p.empty else f"{n}={text_of(p.default)}" for n, p in declared.items())
         raise TypeError(f"{cls.__name__}: {error}; it takes {cls.__name__}({', '.join(shown)})") from None
-    cls.check_arguments(bound.arguments)
-    bound.apply_defaults()
+    cls.check_arguments(given)
+    values = _conformed(cls, declared, given)
+    cls.check_hyper_parameters(defaults_of(cls) | values)
+    return Factory(cls, values)
+
+
+def _conformed(cls: type[Any], declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of declared hyper-parameters, checked and converted: those given, and defaults."""
     return {
-        name: conform_named(value, declared[name].annotation, f"{cls.__name__}: {name}")
-        for name, value in bound.arguments.items()
+        name: conform_named(given.get(name, one.default), one.annotation, f"{cls.__name__}: {name}")
+        for name, one in declared.items()
     }
 
 
-def unknown_hyper_parameter(cls: type[Component], name: str, declared: Mapping[str, Any]) -> str:
-    """Return the message of the error about a name that no hyper-parameter of a class has."""
-    hint = hint_for(name, declared, cls.other_names)
-    same_words = [one for one in declared if sorted(one.split("_")) == sorted(name.split("_"))]
-    near = same_words or difflib.get_close_matches(name, declared, n=1, cutoff=NEAREST)
-    if near and not hint:
-        hint = f"did you mean {near[0]!r}? "
-    known = f"{'There' if hint else 'there'} are {', '.join(declared)}"
-    return f"{cls.__name__}: unknown hyper-parameter {name!r}; {hint}{known}"
+def _context_of(cls: type[Component]) -> list[Parameter]:
+    return [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in cls.context]
+
+
+def _bind_directly(made: StandaloneComponent, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Set those hyper-parameters of an object that its factory has not set, and return its context."""
+    cls, fields, present = type(made), declarations_of(type(made)).fields, vars(made)
+    context = _context_of(cls)
+    first, *others = fields.values()
+    order = [*context, first, *others]
+    if first.default is Parameter.empty and args and (args[0] is None or isinstance(args[0], Number)):
+        order = [first, *context, *others]
+    try:
+        given = Signature(order).bind_partial(*args, **kwargs).arguments
+    except TypeError as error:
+        raise TypeError(f"{cls.__name__}: {error}") from None
+    for one in order:
+        if one.default is Parameter.empty and one.name not in given and (one in context or one.name not in present):
+            raise TypeError(f"{cls.__name__}: missing a required argument: {one.name!r}")
+    unset = {name: one for name, one in fields.items() if name in given or name not in present}
+    if unset:
+        present.update(_conformed(cls, unset, given))
+        known = defaults_of(cls) | present
+        if hyper_parameters_of(cls).keys() <= known.keys():
+            cls.check_hyper_parameters(known)
+    return [given[name] for name in cls.context]
+
+
+if not TYPE_CHECKING:
+
+    class _CreateFactory(classmethod):
+        """A class method whose signature and help show the hyper-parameters of the class that it is called on."""
+
+        def __get__(self, instance, owner=None):
+            owner = type(instance) if owner is None else owner
+
+            def create_factory(cls, /, *args, **kwargs):
+                return self.__func__(cls, *args, **kwargs)
+
+            cls = Parameter("cls", Parameter.POSITIONAL_ONLY)
+            create_factory.__module__, create_factory.__qualname__ = (
+                owner.__module__,
+                f"{owner.__name__}.create_factory",
+            )
+            create_factory.__doc__ = f"{inspect.getdoc(self.__func__)}\n\n{owner.__name__}: {inspect.getdoc(owner)}"
+            create_factory.__signature__ = Signature(
+                (cls, *hyper_parameters_of(owner).values()), return_annotation=Factory[owner]
+            )
+            return types.MethodType(create_factory, owner)
+
+    Component.create_factory = _CreateFactory(vars(Component)["create_factory"].__func__)

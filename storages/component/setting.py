@@ -2,14 +2,13 @@
 
 import dataclasses
 import re
-import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
 
-from storages.component.annotations import conform_named
+from storages.component.annotations import annotation_of, conform_named
 
 
 class Configured(ABC):
@@ -58,11 +57,9 @@ class Setting(Configured):
         return made
 
     def __post_init__(self) -> None:
-        annotations = typing.get_type_hints(type(self), include_extras=True)
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            what = f"{type(self).__name__}: {field.name}"
-            value = conform_named(getattr(self, field.name), annotations[field.name], what)
-            object.__setattr__(self, field.name, value)
+        for name, value in self.hyper_parameters.items():
+            annotation = annotation_of(type(self), name)
+            object.__setattr__(self, name, conform_named(value, annotation, f"{type(self).__name__}: {name}"))
 
     @property
     def cls(self) -> type:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import WholeCount, Within
 from storages.core.parts import Sampler
 from storages.core.sampling.recency import Recency
@@ -13,7 +13,6 @@ from storages.off_policy.per_buffer import PERBuffer
 from storages.transition import Batch
 
 
-@with_hyper_parameters
 class EREBuffer(PERBuffer):
     """Emphasising recent experience: Wang and Ross, "Boosting Soft Actor-Critic" (arXiv 1906.04009).
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import UnitInterval
 from storages.core.parts import Relabeler
 from storages.core.windows.hindsight import Hindsight, Strategy
@@ -14,7 +14,6 @@ from storages.off_policy.ere_buffer import EREBuffer
 from storages.protocols import Discounting, Environments
 
 
-@with_hyper_parameters
 class HERBuffer(EREBuffer):
     """Hindsight experience replay: Andrychowicz et al., arXiv 1707.01495; composes with n-step, PER and ERE.
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import WholeCount
 from storages.core.parts import Window
 from storages.core.windows.n_step import NSteps
@@ -11,7 +11,6 @@ from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sequence_settings import Episodes
 
 
-@with_hyper_parameters
 class NStepReplayBuffer(ReplayBuffer):
     """Uniform replay of n-step transitions (Sutton and Barto, "Reinforcement Learning", 2018, section 7.1).
 

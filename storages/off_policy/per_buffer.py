@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.component.annotations import conform_named
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import (
     InitialError,
     NonNegative,
@@ -30,7 +30,6 @@ _SMALLEST_CHANGE_OF_ALPHA = 0.005
 _SMALLEST_PRIORITY = 1e-200
 
 
-@with_hyper_parameters
 class PERBuffer(NStepReplayBuffer):
     """Prioritised experience replay, proportional or rank-based: Schaul et al., arXiv 1511.05952.
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import Count, WholeCount
 from storages.core.parts import Rows, Window
 from storages.core.ring.ring import Ring
@@ -25,7 +25,6 @@ from storages.sequence_settings import Episodes, Sequences
 from storages.transition import INDICES, Batch, Sample
 
 
-@with_hyper_parameters
 class PersistentEpisodicBuffer(PERBuffer):
     """Replay of whole episodes on disk, in a zarr group, with a cache of episodes in memory.
 

@@ -10,9 +10,8 @@ import torch
 
 from storages.checks import checked_gamma, refuse_counts, refuse_if_empty
 from storages.component.annotations import conform_named
-from storages.component.counts import saved_count
-from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import Count, CountOrZero, WholeCount
+from storages.core.counts import saved_count
 from storages.core.device.device_cache import DeviceCache
 from storages.core.device.prefetch import Prefetcher
 from storages.core.device.transfer import Sent, Transfer
@@ -58,7 +57,6 @@ _SAMPLERS: Mapping[str, Callable[[], Sampler]] = {
 }
 
 
-@with_hyper_parameters
 class ReplayBuffer(Storage):
     """Uniform experience replay, after Lin, "Self-Improving Reactive Agents" (Machine Learning 8, 1992).
 

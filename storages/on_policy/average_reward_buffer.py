@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import UnitInterval
 from storages.core.parts import RingObserver
 from storages.core.ring.ring import Ring
@@ -17,7 +16,6 @@ from storages.protocols import Discounting, Environments
 from storages.transition import ADV, RET
 
 
-@with_hyper_parameters
 class AverageRewardBuffer(GAEBuffer):
     """Rollouts with advantages of the average-reward criterion: Zhang and Ross, ATRPO, arXiv 2106.07329.
 

@@ -5,14 +5,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import UnitInterval
 from storages.core.kernels.returns import generalized_advantages
 from storages.on_policy.estimators import RewardStream
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 
 
-@with_hyper_parameters
 class GAEBuffer(VanillaOnPolicyBuffer):
     """Rollouts with generalized advantage estimates (Schulman et al., arXiv 1506.02438); RET is ADV + VAL.
 

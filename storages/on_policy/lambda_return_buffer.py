@@ -5,14 +5,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import UnitInterval
 from storages.core.kernels.returns import lambda_returns
 from storages.on_policy.estimators import RewardStream
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 
 
-@with_hyper_parameters
 class LambdaReturnBuffer(VanillaOnPolicyBuffer):
     """Rollouts with lambda returns (Sutton and Barto, "Reinforcement Learning", 2018, equation 12.2); ADV is RET - VAL.
 

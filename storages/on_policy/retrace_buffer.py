@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import UnitInterval
 from storages.core.kernels.returns import retrace
 from storages.on_policy.estimators import RewardStream
@@ -15,7 +15,6 @@ from storages.protocols import ActionValueEvaluation, Discounting, Environments
 from storages.transition import ADV, RET
 
 
-@with_hyper_parameters
 class RetraceBuffer(VanillaOnPolicyBuffer):
     """Rollouts with Retrace targets: Munos et al., arXiv 1606.02647, equations 3 and 4.
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from storages.checks import checked_gamma, refuse_counts, refuse_if_empty
 from storages.compatibility import both_spellings
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import WholeCount
 from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import lambda_returns
@@ -50,7 +50,6 @@ from storages.transition import (
 )
 
 
-@with_hyper_parameters
 class VanillaOnPolicyBuffer(Storage):
     """Rollouts whose returns are discounted sums of rewards, and whose advantages are returns minus values.
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.declared import parameter
 from storages.component.hyper_parameters import Positive, UnitInterval
 from storages.core.kernels.returns import vtrace
 from storages.on_policy.estimators import RewardStream
@@ -14,7 +14,6 @@ from storages.protocols import PolicyEvaluation
 from storages.transition import ADV, RET
 
 
-@with_hyper_parameters
 class VTraceBuffer(VanillaOnPolicyBuffer):
     """Rollouts with V-trace targets: Espeholt et al., "IMPALA" (arXiv 1802.01561), section 4.1.
 

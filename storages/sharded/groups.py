@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from storages.component.closing import close_all
+from storages.closing import close_all
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sharded.replay_shard import ReplayShard, ShardReply, Summary, Update
 

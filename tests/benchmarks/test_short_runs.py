@@ -32,7 +32,7 @@ def rows_of(folder: Path) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
 
 
-def test_the_table_has_means_and_differences_with_standard_errors_over_the_seeds_that_both_have(
+def test_the_table_has_means_and_differences_with_standard_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_results(tmp_path, {"pytorchrl": [-10.0, -20.0], "stable-baselines3": [-12.0, -16.0, 900.0]})

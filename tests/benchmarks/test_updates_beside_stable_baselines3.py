@@ -175,7 +175,7 @@ def test_updates_equal_those_of_the_peer_with_the_same_weights_batches_and_noise
 
 @pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("name", ["SAC", "TD3"])
-def test_a_run_takes_the_actions_of_the_peer_that_is_given_its_transitions_batches_and_noise(
+def test_a_run_takes_the_actions_of_the_peer_of_equal_transitions_and_noise(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps, largest = START + 40, 2.0  # the bound of Pendulum's action

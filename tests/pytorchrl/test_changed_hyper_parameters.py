@@ -179,7 +179,7 @@ def test_hyper_parameters_changed_in_a_scheme_given_to_resume_win(tmp_path: Path
         assert (scheme.storage.stratified, scheme.storage.alpha) == (True, 0.3)  # type: ignore[attr-defined]
 
 
-def test_a_scheme_with_other_hyper_parameters_is_refused_although_they_were_changed_to_the_same(
+def test_a_scheme_of_other_hyper_parameters_is_refused_even_if_changed_to_them(
     tmp_path: Path,
 ) -> None:
     folder = saved(tmp_path / "run", {("storage", "alpha"): 0.3})

@@ -112,9 +112,7 @@ def test_a_run_resumed_from_a_checkpoint_of_a_callback_equals_the_uninterrupted_
 
 
 @pytest.mark.parametrize("method", ["on_evaluation", "on_step"])
-def test_an_exception_of_a_callback_is_not_repeated_and_the_callbacks_after_it_are_called(
-    method: str, tmp_path: Path
-) -> None:
+def test_after_an_exception_of_a_callback_only_the_later_ones_are_called(method: str, tmp_path: Path) -> None:
     whole = prl.Learner(dqn_scheme(), 300, tmp_path / "whole", callbacks=callbacks(method))
     assert whole.run()
     learner = prl.Learner(dqn_scheme(), 300, tmp_path / "run", callbacks=callbacks(method, fails=True))
@@ -146,28 +144,6 @@ def test_callbacks_given_anew_are_not_called_for_the_step_before(tmp_path: Path)
         saved_at = resumed.scheme.steps
         resumed.run()
     assert new.calls[0][0] > saved_at
-
-
-class SavesEvaluated(CountsEvaluations):
-    """Saves in the second evaluation, and is not called after steps."""
-
-    def on_evaluation(self, learner: Any, evaluation: Any) -> None:
-        super().on_evaluation(learner, evaluation)
-        if self.calls == 2:
-            (learner.log_dir / "kept.pt").write_bytes(learner.save_checkpoint().read_bytes())
-
-
-def test_callbacks_of_the_evaluation_are_called_before_those_of_the_step(tmp_path: Path) -> None:
-    def given() -> list[Any]:
-        return [SavesEvaluated(), CountsEvaluations(), Records("after")]
-
-    whole = prl.Learner(dqn_scheme(), 250, tmp_path / "run", callbacks=given())
-    assert whole.run()
-    expected = result_of(whole)
-    begin_again_from_kept(tmp_path / "run")
-    resumed = prl.Learner.resume(tmp_path / "run", scheme=dqn_scheme(), callbacks=given())
-    assert resumed.run()
-    assert_equal(result_of(resumed), expected)
 
 
 class StopsAfterEvaluation(prl.Callback):

@@ -30,7 +30,7 @@ def test_there_are_at_least_72_cases_of_crafted_input() -> None:
 
 @pytest.mark.quick_share(0.05)
 @pytest.mark.parametrize("name", CASES)
-def test_crafted_input_raises_a_one_line_error_that_names_it_and_changes_no_other_files(
+def test_crafted_input_raises_a_one_line_error_that_names_it(
     name: str, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, outside = CASES[name], base.outside()

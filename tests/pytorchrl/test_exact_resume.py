@@ -21,325 +21,236 @@ PRIORITIES_AND_RECENCY = prl.EREBuffer.create_factory(
 )
 
 
-def dqn(
-    storage: Any,
-    memory: Any = None,
-    wrappers: Any = (),
-    normalize_observations: bool = False,
-    normalize_rewards: Any = None,
-    **envs: Any,
-) -> prl.Scheme:
-    return prl.Scheme(
-        prl.DQN.create_factory(start_steps=24, update_every=9, mini_batch_size=8, test_every=70, num_test_episodes=2),
-        prl.OffPolicyActor.create_factory(
-            hidden_sizes=(8,), memory=memory, memory_size=8, normalize_observations=normalize_observations
-        ),
-        storage,
-        prl.VecEnv.create_factory(envs.pop("env", "CartPole-v1"), wrappers=wrappers, **envs),
+def priorities(memory: Any = None, n_step: int = 3, **settings: Any) -> Any:
+    settings = {"alpha": 0.6, "beta": 0.4, "epsilon": 0.01, "sequences": SEQUENCES if memory else None} | settings
+    return prl.PERBuffer.create_factory(**({"size": 60, "n_step": n_step} | settings))
+
+
+def off_policy(
+    algorithm: Any, storage: Any = None, env: Any = "CartPole-v1", num_envs: int = 2, **settings: Any
+) -> Callable[[], prl.Scheme]:
+    """A function that makes a scheme of small networks; settings of the actor and environments are taken by name."""
+    actor = {name: settings.pop(name) for name in ACTOR if name in settings}
+    envs = {name: settings.pop(name) for name in ENVS if name in settings}
+    if env == "Pendulum-v1":
+        envs["env_kwargs"] = {"max_episode_steps": 23}
+    normalize_rewards = settings.pop("normalize_rewards", None)
+    settings = {"start_steps": 24, "update_every": 6, "mini_batch_size": 8, "test_every": 0} | settings
+    return lambda: prl.Scheme(
+        algorithm.create_factory(**settings),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory_size=8, **actor),
+        storage or priorities(actor.get("memory")),
+        prl.VecEnv.create_factory(env, num_envs, **envs),
         normalize_rewards=normalize_rewards,
     )
 
 
-def sac(num_envs: int, memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.SAC.create_factory(start_steps=24, update_every=6, mini_batch_size=8, test_every=0),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
-        prl.ReplayBuffer.create_factory(size=60, sequences=SEQUENCES if memory else None),
-        prl.VecEnv.create_factory("Pendulum-v1", num_envs, env_kwargs={"max_episode_steps": 23}),
+ACTOR = ("memory", "noisy", "dueling", "normalize_observations")
+ENVS = ("env_kwargs", "wrappers", "mode", "replay_on_resume")
+EVALUATED = {"test_every": 70, "num_test_episodes": 2}
+
+
+def dqn(storage: Any, **settings: Any) -> Callable[[], prl.Scheme]:
+    return off_policy(prl.DQN, storage, **({"num_envs": 2, "update_every": 9} | EVALUATED | settings))
+
+
+def with_noise(tensor: Any, generator: Any) -> Any:
+    """Observations with a little noise."""
+    return tensor + 0.01 * tensor.new_empty(tensor.shape).normal_(generator=generator)
+
+
+def sac(num_envs: int, memory: Any = None) -> Callable[[], prl.Scheme]:
+    storage = prl.ReplayBuffer.create_factory(size=60, sequences=SEQUENCES if memory else None)
+    return off_policy(prl.SAC, storage, "Pendulum-v1", num_envs, memory=memory)
+
+
+def qrdqn(**settings: Any) -> Callable[[], prl.Scheme]:
+    return off_policy(prl.QRDQN, num_quantiles=5, polyak=0.0, target_update_interval=4, **EVALUATED, **settings)
+
+
+def iqn(**settings: Any) -> Callable[[], prl.Scheme]:
+    return off_policy(prl.IQN, noisy=True, num_quantiles=5, risk=prl.risk_measures.CVaR(0.5), **EVALUATED, **settings)
+
+
+def r2d2(memory: Any) -> Callable[[], prl.Scheme]:
+    sequences = prl.Sequences(6, burn_in=2, overlap=3)
+    storage = priorities(n_step=5, alpha=0.9, beta=0.6, epsilon=1e-6, sequences=sequences)
+    return off_policy(prl.R2D2, storage, num_envs=3, target_update_interval=4, memory=memory)
+
+
+def td3(policy_delay: int, **settings: Any) -> Callable[[], prl.Scheme]:
+    return off_policy(
+        prl.TD3, env="Pendulum-v1", lr_pi=prl.LinearSchedule(1e-3, 0.0), policy_delay=policy_delay, **settings
     )
 
 
-def qrdqn(memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.QRDQN.create_factory(
-            num_quantiles=5,
-            polyak=0.0,
-            target_update_interval=4,
-            start_steps=24,
-            update_every=6,
-            mini_batch_size=8,
-            test_every=70,
-            num_test_episodes=2,
-        ),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
-        _priorities_and_n_steps(memory),
-        prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
-    )
+def naf(**settings: Any) -> Callable[[], prl.Scheme]:
+    settings |= {"polyak": 0.0, "target_update_interval": 4}
+    return off_policy(prl.NAF, env="Pendulum-v1", dueling=True, noisy=True, **settings)
 
 
-def rainbow() -> prl.Scheme:
-    return prl.Scheme(
-        prl.Rainbow.create_factory(
-            num_atoms=5, target_update_interval=4, start_steps=24, update_every=6, mini_batch_size=8, test_every=0
-        ),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), dueling=True, noisy=True),
-        prl.PERBuffer.create_factory(
-            size=60, n_step=3, alpha=0.5, beta=prl.LinearSchedule(0.4, 1.0), default_error="largest"
-        ),
-        prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
-    )
+def sac_discrete(**settings: Any) -> Callable[[], prl.Scheme]:
+    return off_policy(prl.SACDiscrete, target_entropy_share=prl.LinearSchedule(0.9, 0.1), **settings)
 
 
-def iqn(memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.IQN.create_factory(
-            num_quantiles=5,
-            risk=prl.risk_measures.CVaR(0.5),
-            start_steps=24,
-            update_every=6,
-            mini_batch_size=8,
-            test_every=70,
-            num_test_episodes=2,
-        ),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8, noisy=True),
-        _priorities_and_n_steps(memory),
-        prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
-    )
+def sarsa(next_action: Any, **settings: Any) -> Callable[[], prl.Scheme]:
+    return off_policy(prl.SARSA, next_action=next_action, epsilon=0.5, **settings)
 
 
-def r2d2(memory: Any = "lstm") -> prl.Scheme:
-    return prl.Scheme(
-        prl.R2D2.create_factory(
-            target_update_interval=4, start_steps=24, update_every=6, mini_batch_size=8, test_every=0
-        ),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
-        prl.PERBuffer.create_factory(
-            size=60, n_step=5, alpha=0.9, beta=0.6, sequences=prl.Sequences(6, burn_in=2, overlap=3)
-        ),
-        prl.VecEnv.create_factory("CartPole-v1", num_envs=3),
-    )
+def model_based(algorithm: Any, **settings: Any) -> Callable[[], prl.Scheme]:
+    storage = prl.PERBuffer.create_factory(size=60)
+    return off_policy(algorithm, storage, "Pendulum-v1", ensemble_size=2, normalize_observations=True, **settings)
 
 
-def td3(policy_delay: int, memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.TD3.create_factory(
-            lr_pi=prl.LinearSchedule(1e-3, 0.0),
-            policy_delay=policy_delay,
-            start_steps=24,
-            update_every=6,
-            mini_batch_size=8,
-            test_every=0,
-        ),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
-        _priorities_and_n_steps(memory),
-        prl.VecEnv.create_factory("Pendulum-v1", 2, env_kwargs={"max_episode_steps": 23}),
-    )
-
-
-def naf(memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.NAF.create_factory(
-            polyak=0.0, target_update_interval=4, start_steps=24, update_every=6, mini_batch_size=8, test_every=0
-        ),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8, dueling=True, noisy=True),
-        _priorities_and_n_steps(memory),
-        prl.VecEnv.create_factory("Pendulum-v1", 2, env_kwargs={"max_episode_steps": 23}),
-    )
-
-
-def sac_discrete(memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.SACDiscrete.create_factory(
-            target_entropy_share=prl.LinearSchedule(0.9, 0.1),
-            start_steps=24,
-            update_every=6,
-            mini_batch_size=8,
-            test_every=0,
-        ),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
-        _priorities_and_n_steps(memory),
-        prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
-    )
-
-
-def _priorities_and_n_steps(memory: Any) -> Any:
-    return prl.PERBuffer.create_factory(
-        size=60, n_step=3, alpha=0.6, beta=0.4, epsilon=0.01, sequences=SEQUENCES if memory else None
-    )
-
-
-def ppo(num_envs: int, env: str = "CartPole-v1", memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.PPO.create_factory(
-            lr=prl.LinearSchedule(1e-3, 0.0), num_epochs=2, num_mini_batch=1, test_every=90, num_test_episodes=1
-        ),
-        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
-        prl.GAEBuffer.create_factory(size=16),
+def on_policy(
+    algorithm: Any, storage: Any, env: str = "CartPole-v1", num_envs: int = 3, **settings: Any
+) -> Callable[[], prl.Scheme]:
+    """A function that makes a scheme of small networks; settings of the actor are taken by name."""
+    actor = {name: settings.pop(name) for name in ("memory", "layer_norm") if name in settings}
+    settings = {"test_every": 90, "num_test_episodes": 1} | settings
+    return lambda: prl.Scheme(
+        algorithm.create_factory(**settings),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory_size=8, **actor),
+        storage,
         prl.VecEnv.create_factory(env, num_envs, env_kwargs={"max_episode_steps": 30}),
     )
 
 
-def trpo(memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.TRPO.create_factory(
-            max_kl=prl.LinearSchedule(0.05, 0.0),
-            cg_iterations=3,
-            backtracks=3,
-            value_epochs=2,
-            test_every=90,
-            num_test_episodes=1,
-        ),
-        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
-        prl.GAEBuffer.create_factory(size=16),
-        prl.VecEnv.create_factory("Pendulum-v1", 2, env_kwargs={"max_episode_steps": 30}),
-    )
+FALLING = prl.LinearSchedule(1e-3, 0.0)
 
 
-def reinforce(memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.REINFORCE.create_factory(
-            lr=prl.LinearSchedule(1e-2, 0.0), episodes_per_update=4, test_every=90, num_test_episodes=1
-        ),
-        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
-        prl.VanillaOnPolicyBuffer.create_factory(size=40),
-        prl.VecEnv.create_factory("CartPole-v1", 3, env_kwargs={"max_episode_steps": 30}),
-    )
+def ppo(num_envs: int, env: str = "CartPole-v1", **settings: Any) -> Callable[[], prl.Scheme]:
+    settings |= {"lr": FALLING, "num_epochs": 2, "num_mini_batch": 1}
+    return on_policy(prl.PPO, prl.GAEBuffer.create_factory(size=16), env, num_envs, **settings)
 
 
-def rnd(memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.RND.create_factory(
-            lr=prl.LinearSchedule(1e-3, 0.0),
-            desired_kl=1e-4,
-            num_features=4,
-            num_epochs=2,
-            num_mini_batch=1,
-            test_every=0,
-        ),
-        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
-        prl.GAEBuffer.create_factory(size=16),
-        prl.VecEnv.create_factory("CartPole-v1", 2, env_kwargs={"max_episode_steps": 30}),
-    )
+def rnd(**settings: Any) -> Callable[[], prl.Scheme]:
+    settings |= {"lr": FALLING, "desired_kl": 1e-4, "num_features": 4, "num_epochs": 2, "num_mini_batch": 1}
+    return on_policy(prl.RND, prl.GAEBuffer.create_factory(size=16), num_envs=2, **(settings | {"test_every": 0}))
 
 
-def sarsa(next_action: Any, memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.SARSA.create_factory(
-            next_action=next_action, epsilon=0.5, start_steps=24, update_every=6, mini_batch_size=8, test_every=0
-        ),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
-        _priorities_and_n_steps(memory),
-        prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
-    )
+def trpo(**settings: Any) -> Callable[[], prl.Scheme]:
+    settings |= {"max_kl": prl.LinearSchedule(0.05, 0.0), "cg_iterations": 3, "backtracks": 3, "value_epochs": 2}
+    return on_policy(prl.TRPO, prl.GAEBuffer.create_factory(size=16), "Pendulum-v1", 2, **settings)
 
 
-def nstep_q_learning(memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.NStepQLearning.create_factory(
-            lr=prl.LinearSchedule(1e-3, 0.0), target_update_interval_steps=50, test_every=90, num_test_episodes=1
-        ),
-        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
-        prl.VanillaOnPolicyBuffer.create_factory(size=5),
-        prl.VecEnv.create_factory("CartPole-v1", 3),
-    )
+def reinforce(**settings: Any) -> Callable[[], prl.Scheme]:
+    settings |= {"lr": prl.LinearSchedule(1e-2, 0.0), "episodes_per_update": 4}
+    return on_policy(prl.REINFORCE, prl.VanillaOnPolicyBuffer.create_factory(size=40), **settings)
 
 
-def pqn(memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.PQN.create_factory(num_epochs=2, num_mini_batch=2, test_every=90, num_test_episodes=1),
-        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), layer_norm=True, memory=memory, memory_size=8),
-        prl.LambdaReturnBuffer.create_factory(size=5),
-        prl.VecEnv.create_factory("CartPole-v1", 3),
-    )
+def nstep_q_learning(**settings: Any) -> Callable[[], prl.Scheme]:
+    settings |= {"lr": FALLING, "target_update_interval_steps": 50}
+    return on_policy(prl.NStepQLearning, prl.VanillaOnPolicyBuffer.create_factory(size=5), **settings)
 
 
-def option_critic(memory: Any = None) -> prl.Scheme:
-    return prl.Scheme(
-        prl.OptionCritic.create_factory(lr=prl.LinearSchedule(1e-3, 0.0), test_every=90, num_test_episodes=1),
-        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
-        prl.GAEBuffer.create_factory(size=5),
-        prl.VecEnv.create_factory("CartPole-v1", 3),
-    )
+def pqn(**settings: Any) -> Callable[[], prl.Scheme]:
+    settings |= {"num_epochs": 2, "num_mini_batch": 2, "layer_norm": True}
+    return on_policy(prl.PQN, prl.LambdaReturnBuffer.create_factory(size=5), **settings)
 
 
-def model_based(algorithm: Any) -> prl.Scheme:
-    return prl.Scheme(
-        algorithm,
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True),
-        prl.PERBuffer.create_factory(size=60),
-        prl.VecEnv.create_factory("Pendulum-v1", 2, env_kwargs={"max_episode_steps": 23}),
-    )
-
-
-def pets() -> prl.Scheme:
-    planner = prl.planners.CrossEntropy(3, num_iterations=2, num_samples=6, num_elites=2)
-    settings: dict[str, Any] = {"start_steps": 24, "update_every": 6, "mini_batch_size": 8}
-    return model_based(
-        prl.PETS.create_factory(
-            planner=planner, ensemble_size=2, test_every=90, num_test_episodes=1, max_grad_norm=1.0, **settings
-        )
-    )
-
-
-def mbpo() -> prl.Scheme:
-    return model_based(
-        prl.MBPO.create_factory(
-            ensemble_size=2,
-            rollout_length=prl.LinearSchedule(1, 3),
-            num_mini_batch=2,
-            start_steps=24,
-            update_every=6,
-            mini_batch_size=8,
-            test_every=0,
-        )
-    )
+def option_critic(**settings: Any) -> Callable[[], prl.Scheme]:
+    return on_policy(prl.OptionCritic, prl.GAEBuffer.create_factory(size=5), lr=FALLING, **settings)
 
 
 replay = prl.ReplayBuffer.create_factory(size=60)
+replay_of_sequences = prl.ReplayBuffer.create_factory(size=60, sequences=SEQUENCES)
+hindsight = prl.HERBuffer.create_factory(size=60)
 SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
-    "DQN": lambda: dqn(replay),
-    "DQN in 4 environments": lambda: dqn(replay, num_envs=4),
-    "DQN in 4 processes": lambda: dqn(replay, num_envs=4, mode="async"),
-    "DQN with priorities and recency": lambda: dqn(PRIORITIES_AND_RECENCY, num_envs=2),
-    "DQN with a memory": lambda: dqn(
-        prl.ReplayBuffer.create_factory(size=60, sequences=SEQUENCES), memory="lstm", num_envs=2
+    "DQN": dqn(replay, num_envs=1),
+    "DQN in 4 environments": dqn(replay, num_envs=4),
+    "DQN in 4 processes": dqn(replay, num_envs=4, mode="async"),
+    "DQN with priorities and recency": dqn(PRIORITIES_AND_RECENCY),
+    "DQN with a memory": dqn(replay_of_sequences, memory="lstm"),
+    "DQN in hindsight": dqn(hindsight, env="pytorchrl/BitFlipping-v0", env_kwargs={"n": 5}),
+    "DQN of stacked frames": dqn(replay, wrappers=[("FrameStackObservation", {"stack_size": 3})]),
+    "DQN of normalised observations and rewards": dqn(
+        replay, wrappers=["NormalizeReward"], normalize_observations=True
     ),
-    "DQN in hindsight": lambda: dqn(
-        prl.HERBuffer.create_factory(size=60), env="pytorchrl/BitFlipping-v0", env_kwargs={"n": 5}, num_envs=2
+    "DQN of rewards normalised by the scheme": dqn(replay, normalize_rewards="returns"),
+    "DQN with a rate limit": dqn(prl.ReplayBuffer.create_factory(size=60, rate_limit=prl.RateLimit(6.0, 30))),
+    "DQN of a growing storage": dqn(priorities(size=None, n_step=2)),
+    "DQN of a storage that grows to a number of bytes": dqn(priorities(size=None, max_bytes=8_000)),
+    "DQN of transformed batches": dqn(priorities(transforms={OBS: with_noise})),
+    "DQN with a memory and whole episodes": dqn(priorities(sequences=prl.Episodes()), memory="gru"),
+    "DQN with a memory and packed episodes": dqn(
+        prl.NStepReplayBuffer.create_factory(size=90, n_step=3, sequences=prl.Episodes(packed=True)), memory="lstm"
     ),
-    "DQN of stacked frames": lambda: dqn(replay, wrappers=[("FrameStackObservation", {"stack_size": 3})], num_envs=2),
-    "DQN of normalised observations and rewards": lambda: dqn(
-        replay, wrappers=["NormalizeReward"], normalize_observations=True, num_envs=2
+    "DQN with a memory and random pieces of episodes": dqn(
+        priorities(sequences=prl.Episodes(max_steps=6)), memory=("lstm", "gru")
     ),
-    "DQN of rewards normalised by the scheme": lambda: dqn(replay, normalize_rewards="returns", num_envs=2),
-    "SAC": lambda: sac(1),
-    "SAC in 4 environments": lambda: sac(4),
-    "SAC with a memory": lambda: sac(2, "gru"),
-    "QR-DQN with priorities and n steps": qrdqn,
-    "QR-DQN with a memory": lambda: qrdqn("gru"),
-    "Rainbow": rainbow,
-    "SAC with a memory of one's own": lambda: sac(2, MinimalGatedUnit),
-    "R2D2": r2d2,
-    "R2D2 with stacked memories of one's own": lambda: r2d2(("lstm", WithTrace, LinearAfterGRU)),
-    "IQN of noisy layers with priorities and n steps": iqn,
-    "IQN with a memory": lambda: iqn("gru"),
-    "SARSA with priorities and n steps": lambda: sarsa("taken"),
-    "SARSA with actions chosen anew and a memory": lambda: sarsa("policy", "gru"),
-    "PQN": pqn,
-    "PQN with a memory": lambda: pqn("lstm"),
-    "OptionCritic": option_critic,
-    "OptionCritic with a memory": lambda: option_critic("gru"),
-    "n-step Q-learning": nstep_q_learning,
-    "n-step Q-learning with a memory": lambda: nstep_q_learning("lstm"),
-    "TD3 with priorities and n steps": lambda: td3(2),
-    "TD3 with a memory, stopped in the middle of its delay": lambda: td3(4, "lstm"),
-    "NAF with priorities and n steps": naf,
-    "NAF with a memory": lambda: naf("gru"),
-    "SACDiscrete with priorities and n steps": sac_discrete,
-    "SACDiscrete with a memory": lambda: sac_discrete("lstm"),
-    "PETS with priorities": pets,
-    "MBPO with priorities": mbpo,
-    "PPO": lambda: ppo(1),
-    "PPO in 4 environments": lambda: ppo(4, "Pendulum-v1"),
-    "PPO with a memory": lambda: ppo(4, memory="gru"),
-    "PPO with a memory and layers after it": lambda: ppo(4, memory=LinearAfterGRU),
-    "PPO with a memory of one's own": lambda: ppo(4, memory=FastWeights),
-    "RND": rnd,
-    "RND with a memory": lambda: rnd("gru"),
-    "TRPO": trpo,
-    "TRPO with a memory": lambda: trpo("lstm"),
-    "REINFORCE, stopped between the episodes of an update": reinforce,
-    "REINFORCE with a memory": lambda: reinforce("gru"),
+    "DQN with a memory and pieces by priority": dqn(
+        priorities(size=90, sequences=prl.Episodes(longest=15, whole=False)), memory="gru"
+    ),
+    "SAC": sac(1),
+    "SAC in 4 environments": sac(4),
+    "SAC with a memory": sac(2, "gru"),
+    "QR-DQN with priorities and n steps": qrdqn(),
+    "QR-DQN with a memory": qrdqn(memory="gru"),
+    "Rainbow": off_policy(
+        prl.Rainbow,
+        priorities(alpha=0.5, beta=prl.LinearSchedule(0.4, 1.0), default_error="largest"),
+        num_atoms=5,
+        target_update_interval=4,
+        dueling=True,
+        noisy=True,
+    ),
+    "SAC with a memory of one's own": sac(2, MinimalGatedUnit),
+    "R2D2": r2d2("lstm"),
+    "R2D2 with stacked memories of one's own": r2d2(("lstm", WithTrace, LinearAfterGRU)),
+    "IQN of noisy layers with priorities and n steps": iqn(),
+    "IQN with a memory": iqn(memory="gru"),
+    "SARSA with priorities and n steps": sarsa("taken"),
+    "SARSA with actions chosen anew and a memory": sarsa("policy", memory="gru"),
+    "PQN": pqn(),
+    "PQN with a memory": pqn(memory="lstm"),
+    "OptionCritic": option_critic(),
+    "OptionCritic with a memory": option_critic(memory="gru"),
+    "PQN with Q(lambda)": on_policy(
+        prl.PQN,
+        prl.LambdaReturnBuffer.create_factory(size=8, trace_lambda=0.6),
+        explorer=prl.EpsilonGreedy(0.1),
+        num_mini_batch=2,
+    ),
+    "PPO with lambda returns and a memory": on_policy(
+        prl.PPO, prl.LambdaReturnBuffer.create_factory(size=8), num_mini_batch=2, memory="gru", num_envs=2
+    ),
+    "PPO without a discount": on_policy(
+        prl.PPO, prl.AverageRewardBuffer.create_factory(size=8, average_step_size=0.2), num_mini_batch=2
+    ),
+    "A2C without a discount and with a memory": on_policy(
+        prl.A2C, prl.AverageRewardBuffer.create_factory(size=8), memory="gru"
+    ),
+    "OptionCritic with lambda returns": on_policy(
+        prl.OptionCritic, prl.LambdaReturnBuffer.create_factory(size=8), num_mini_batch=2
+    ),
+    "n-step Q-learning": nstep_q_learning(),
+    "n-step Q-learning with a memory": nstep_q_learning(memory="lstm"),
+    "TD3 with priorities and n steps": td3(2),
+    "TD3 with a memory, stopped in the middle of its delay": td3(4, memory="lstm"),
+    "NAF with priorities and n steps": naf(),
+    "NAF with a memory": naf(memory="gru"),
+    "SACDiscrete with priorities and n steps": sac_discrete(),
+    "SACDiscrete with a memory": sac_discrete(memory="lstm"),
+    "PETS with priorities": model_based(
+        prl.PETS,
+        planner=prl.planners.CrossEntropy(3, num_iterations=2, num_samples=6, num_elites=2),
+        max_grad_norm=1.0,
+        test_every=90,
+        num_test_episodes=1,
+    ),
+    "MBPO with priorities": model_based(prl.MBPO, rollout_length=prl.LinearSchedule(1, 3), num_mini_batch=2),
+    "PPO": ppo(1),
+    "PPO in 4 environments": ppo(4, "Pendulum-v1"),
+    "PPO with a memory": ppo(4, memory="gru"),
+    "PPO with a memory and layers after it": ppo(4, memory=LinearAfterGRU),
+    "PPO with a memory of one's own": ppo(4, memory=FastWeights),
+    "RND": rnd(),
+    "RND with a memory": rnd(memory="gru"),
+    "TRPO": trpo(),
+    "TRPO with a memory": trpo(memory="lstm"),
+    "REINFORCE, stopped between the episodes of an update": reinforce(),
+    "REINFORCE with a memory": reinforce(memory="gru"),
 }
 CLOCKS = ("seconds", "speed/steps_per_second")
 
@@ -416,7 +327,7 @@ def test_an_episode_that_cannot_be_restored_is_truncated_and_reported(
     def scheme() -> prl.Scheme:
         made = iter([Robot, lambda: Counter(length=50)])
         storage = prl.NStepReplayBuffer.create_factory(size=60, n_step=3)
-        return dqn(storage, env=lambda: next(made)(), num_envs=2)
+        return dqn(storage, env=lambda: next(made)())()
 
     learner = prl.Learner(scheme(), 60, tmp_path / "run", log_every=10)
     resumed = prl.Learner.resume(stopped(learner, 20, monkeypatch), scheme=scheme())
@@ -446,7 +357,7 @@ def test_an_episode_that_cannot_be_restored_is_truncated_and_reported(
 def test_a_run_without_replay_on_resume_begins_new_episodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    learner = prl.Learner(dqn(replay, num_envs=2, replay_on_resume=False), 60, tmp_path / "run")
+    learner = prl.Learner(dqn(replay, replay_on_resume=False)(), 60, tmp_path / "run")
     resumed = prl.Learner.resume(stopped(learner, 20, monkeypatch))
     assert "2 of 2 environments could not be restored (number 0, 1)" in capsys.readouterr().out
     assert resumed.run()
@@ -454,10 +365,10 @@ def test_a_run_without_replay_on_resume_begins_new_episodes(
 
 
 def test_a_run_extended_to_a_larger_target_equals_one_run_to_that_target(tmp_path: Path) -> None:
-    first = prl.Learner(sac(2), 100, tmp_path / "first")
+    first = prl.Learner(sac(2)(), 100, tmp_path / "first")
     first.run()
     resumed = prl.Learner.resume(first.log_dir, target_steps=160)
     resumed.run()
-    whole = prl.Learner(sac(2), 160, tmp_path / "whole")
+    whole = prl.Learner(sac(2)(), 160, tmp_path / "whole")
     whole.run()
     assert_equal(result_of(resumed)[0], result_of(whole)[0])

@@ -1,8 +1,7 @@
-"""Classes of a user extend algorithms, actors and storages without repeating their hyper-parameters."""
+"""Names of hyper-parameters of other libraries are answered with ours, also by classes of a user."""
 
 import inspect
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,8 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.other_names import ACTOR_NAMES, ALGORITHM_NAMES
 from storages.component.declared import hyper_parameters_of
 from storages.component.hyper_parameters import UnitInterval
-from storages.component.other_names import STORAGE_NAMES, hint_for
+from storages.component.other_names import hint_for
+from storages.other_names import STORAGE_NAMES
 
 
 class MyDQN(prl.DQN):
@@ -20,44 +20,6 @@ class MyDQN(prl.DQN):
 
     bonus: float = 0.0
     polyak: UnitInterval = 0.5
-
-
-class MyActor(prl.OffPolicyActor):
-    """Adds a hyper-parameter in its signature."""
-
-    def __init__(self, *context: Any, note: str = "", **others: Any):
-        super().__init__(*context, **others)
-        self.note = note
-
-
-class MyBuffer(prl.PERBuffer):
-    """Adds a hyper-parameter."""
-
-    def __init__(self, *context: Any, note: str = "", **others: Any):
-        super().__init__(*context, **others)
-        self.note = note
-
-
-def scheme(**hyper_parameters: Any) -> prl.Scheme:
-    return prl.Scheme(
-        algo_factory=MyDQN.create_factory(bonus=0.1, lr=1e-3, start_steps=20, **hyper_parameters),
-        actor_factory=MyActor.create_factory(hidden_sizes=(8,), note="small"),
-        storage_factory=MyBuffer.create_factory(size=100, alpha=0.6, note="kept"),
-        train_envs_factory=prl.VecEnv.create_factory("CartPole-v1"),
-        seed=1,
-    )
-
-
-def test_a_run_of_extended_classes_trains_and_is_resumed_from_its_folder(tmp_path: Path) -> None:
-    learner = prl.Learner(scheme(), target_steps=60, log_dir=tmp_path / "run")
-    algorithm = learner.scheme.algorithm
-    assert (algorithm.bonus, algorithm.polyak, algorithm.lr) == (0.1, 0.5, 1e-3)
-    assert learner.scheme.storage.note == "kept"
-    learner.run()
-    resumed = prl.Learner.resume(tmp_path / "run", target_steps=80)
-    assert type(resumed.scheme.algorithm) is MyDQN
-    assert (resumed.scheme.algorithm.bonus, resumed.scheme.actor.note) == (0.1, "small")
-    resumed.run()
 
 
 @pytest.mark.parametrize(

@@ -134,22 +134,6 @@ def test_a_checkpoint_from_the_middle_of_updates_is_refused(tmp_path: Path) -> N
     learner.close()
 
 
-class Misspelt(prl.Callback):
-    def state_dict(self) -> dict[str, Any]:
-        return {"number": self.missing}  # type: ignore[attr-defined]
-
-
-def test_an_error_while_saving_does_not_hide_the_error_that_ended_the_run(tmp_path: Path) -> None:
-    learner = prl.Learner(dqn_scheme(), 30, tmp_path / "run", callbacks=[Misspelt(), FailsOnce("on_step", 1)])
-    with pytest.raises(ConnectionError, match="the database does not answer") as caught:
-        learner.run()
-    assert any(
-        "The run could not be saved: 'Misspelt' object has no attribute" in note for note in caught.value.__notes__
-    )
-    assert (tmp_path / "run" / "error.txt").exists()
-    learner.close()
-
-
 @pytest.mark.parametrize("episodes", [-1, 0, 1.5, True, math.nan])
 def test_a_number_of_test_episodes_that_is_no_count_is_refused(episodes: Any, tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(), 30, tmp_path / "run")

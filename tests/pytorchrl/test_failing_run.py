@@ -208,7 +208,7 @@ def test_an_error_before_the_first_checkpoint_reports_that_there_is_none(
     assert f"{tmp_path / 'run'} has no checkpoint to resume from" in error.value.__notes__[-1]
 
 
-def test_after_an_error_in_an_evaluation_the_run_is_saved_and_the_evaluation_repeated(
+def test_after_an_error_in_an_evaluation_the_evaluation_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = prl.Learner(dqn(), 240, tmp_path / "whole", log_every=30)
@@ -270,7 +270,7 @@ def test_the_folder_of_a_run_without_metrics_and_checkpoints_is_reused(
     assert prl.Learner.resume(tmp_path / "run").scheme.config["seed"] == 2
 
 
-def test_metrics_of_a_run_without_a_checkpoint_are_backed_up_when_a_new_run_replaces_it(
+def test_metrics_of_a_replaced_run_without_a_checkpoint_are_backed_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learner = prl.Learner(dqn_scheme(), 400, tmp_path / "run", log_every=20)

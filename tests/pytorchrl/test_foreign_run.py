@@ -95,9 +95,7 @@ def test_no_directory_is_created_outside_the_run_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_storage_outside_is_not_emptied_by_a_checkpoint_from_before_its_first_commit(
-    mine: Path, tmp_path: Path
-) -> None:
+def test_a_storage_outside_is_not_emptied_by_a_checkpoint_before_its_first_commit(mine: Path, tmp_path: Path) -> None:
     stranger = tmp_path / "stranger"
     trained(stranger, stranger / "replay")
     crafted(stranger, {"in_run_folder": "replay"}, NO_COMMIT)

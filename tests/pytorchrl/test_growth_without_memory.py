@@ -23,7 +23,7 @@ def scheme(**given: Any) -> prl.Scheme:
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_a_run_whose_storage_cannot_grow_names_the_setting_and_resumes_where_there_is_memory(
+def test_a_run_whose_storage_cannot_grow_names_the_setting_and_resumes(
     on_disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = {"directory": tmp_path / "replay"} if on_disk else {}

@@ -132,9 +132,7 @@ def test_a_resumed_run_saves_as_often_as_before(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("storage", [prl.ReplayBuffer, prl.PersistentEpisodicBuffer])
-def test_a_run_resumes_from_its_oldest_checkpoint_although_its_storage_on_disk_is_newer(
-    storage: Any, tmp_path: Path
-) -> None:
+def test_a_run_resumes_from_its_oldest_checkpoint_beside_a_newer_storage(storage: Any, tmp_path: Path) -> None:
     factory = storage.create_factory(40, directory=tmp_path / "run" / "replay", commit_every=1)
     learner = prl.Learner(dqn_scheme(storage=factory), 400, tmp_path / "run", keep_checkpoints=4)
     learner.run(checkpoint_every=40)
@@ -209,7 +207,7 @@ def test_a_full_disk_is_named_with_the_file_and_leaves_the_checkpoint_before(
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
-def test_a_full_disk_at_the_first_checkpoint_does_not_claim_that_an_earlier_one_is_kept(
+def test_a_full_disk_at_the_first_checkpoint_claims_no_earlier_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "create", lambda _: FullDisk(300))

@@ -12,11 +12,9 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.experiments.runs import checkpoint
 from tests.support.comparison import assert_equal
 from tests.support.compositions import SCHEMES, dqn_scheme, ppo_scheme
 from tests.support.folders import content
-from tests.support.toys import Counter
 
 CLOCKS = ("seconds", "speed/steps_per_second")
 
@@ -50,25 +48,6 @@ def test_two_runs_with_equal_seeds_are_equal_bit_for_bit(name: str, tmp_path: Pa
     assert_equal(next_batch(learners[0]), next_batch(learners[1]))
 
 
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("name", SCHEMES)
-def test_a_resumed_run_has_the_saved_state(name: str, tmp_path: Path) -> None:
-    learner = prl.Learner(SCHEMES[name](), 10_000, tmp_path / "run", log_every=50)
-    while learner.scheme.steps < 250:
-        learner.step()
-    learner.save_checkpoint()
-    resumed = prl.Learner.resume(tmp_path / "run")
-    assert resumed.scheme.steps == learner.scheme.steps
-    assert resumed.get_metrics() == learner.get_metrics()
-    assert_equal(state_of(resumed), state_of(learner))
-    one, two = next_batch(resumed), next_batch(learner)
-    assert_equal(one, two)
-    if one is not None:
-        assert_equal(*(vars(run.scheme.algorithm.update(batch)) for run, batch in ((resumed, one), (learner, two))))
-        assert_equal(state_of(resumed), state_of(learner))
-    assert resumed.scheme.algorithm.state_dict().keys() == learner.scheme.algorithm.state_dict().keys()
-
-
 def test_a_run_with_its_storage_on_disk_resumes_like_one_in_memory(tmp_path: Path) -> None:
     def resumed_run(name: str, **on_disk: Any) -> prl.Learner:
         storage = prl.PERBuffer.create_factory(size=60, n_step=2, alpha=0.6, beta=0.4, epsilon=0.01, **on_disk)
@@ -92,21 +71,6 @@ def test_a_run_with_its_storage_on_disk_resumes_like_one_in_memory(tmp_path: Pat
     assert_equal(next_batch(one), next_batch(two))
     assert (tmp_path / "disk" / "checkpoint.pt").stat().st_size < (tmp_path / "memory" / "checkpoint.pt").stat().st_size
     two.close()
-
-
-@pytest.mark.quick_share(0.35)
-@pytest.mark.parametrize("name", SCHEMES)
-def test_a_resumed_run_continues_to_the_target(name: str, tmp_path: Path) -> None:
-    learner = prl.Learner(SCHEMES[name](), 200, tmp_path / "run", log_every=50)
-    learner.run()
-    learner.close()
-    resumed = prl.Learner.resume(tmp_path / "run", target_steps=400)
-    assert not resumed.done()
-    assert resumed.run()
-    assert resumed.scheme.steps >= 400
-    steps = [record["steps"] for record in prl.read_metrics(tmp_path / "run" / "metrics.jsonl")]
-    assert steps == sorted(steps)
-    assert steps[-1] == resumed.scheme.steps
 
 
 def test_a_new_target_below_the_steps_made_is_refused_and_changes_nothing(tmp_path: Path) -> None:
@@ -148,17 +112,6 @@ def test_a_new_run_says_that_its_storage_already_holds_transitions(
     assert "transitions already" not in capsys.readouterr().out
 
 
-def test_resuming_the_same_checkpoint_twice_gives_the_same_run(tmp_path: Path) -> None:
-    prl.Learner(dqn_scheme(), 200, tmp_path / "run").run()
-    states = []
-    for _ in range(2):
-        resumed = prl.Learner.resume(tmp_path / "run", target_steps=300)
-        while not resumed.done():
-            resumed.step()
-        states.append(state_of(resumed))
-    assert_equal(states[0], states[1])
-
-
 def test_records_after_the_checkpoint_are_replaced_and_not_duplicated(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(), 400, tmp_path / "run", log_every=50)
     while learner.scheme.steps < 200:
@@ -175,7 +128,7 @@ def test_records_after_the_checkpoint_are_replaced_and_not_duplicated(tmp_path: 
 
 
 @pytest.mark.usefixtures("drawn_curves")
-def test_a_run_with_damaged_metrics_is_refused_before_it_trains_with_the_line_and_a_remedy(tmp_path: Path) -> None:
+def test_a_run_with_damaged_metrics_is_refused_with_the_line_and_a_remedy(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(), 100, tmp_path, log_every=20)
     learner.run()
     learner.close()
@@ -244,15 +197,6 @@ def test_the_resume_command_continues_the_run_in_the_same_directory(
     assert command.startswith("python") == on_path
 
 
-def test_checkpoints_are_saved_during_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved: list[int] = []
-    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
-    save = learner.save_checkpoint
-    monkeypatch.setattr(learner, "save_checkpoint", lambda: (saved.append(learner.scheme.steps), save())[1])
-    learner.run(checkpoint_every=60)
-    assert saved == [60, 120, 180, 200]
-
-
 def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
     prl.Learner(dqn_scheme(), 10, tmp_path / "run").run()
     with pytest.raises(FileExistsError, match=r"holds a run already; continue it with Learner.resume"):
@@ -301,13 +245,18 @@ def test_resuming_a_truncated_checkpoint_is_refused_with_the_reason(kept: float,
         (lambda file: file.write_text("not a checkpoint"), "it is truncated, or another kind of file"),
         (lambda file: torch.save(Path("a"), file), "it contains objects other than tensors and plain data"),
         (lambda file: zipfile.ZipFile(file, "w").close(), "it is an archive, but not of tensors and plain data"),
+        (lambda file: torch.save({"format": 99}, file), "has format 99, this version reads up to 4; upgrade"),
+        (
+            lambda file: torch.save({"format": 1}, file),
+            "has format 1, this version reads 4; resume it with the version",
+        ),
     ],
 )
 def test_a_file_that_is_not_a_checkpoint_is_refused_in_one_line(content: Any, reason: str, tmp_path: Path) -> None:
     file = finished_run(tmp_path / "run") / "checkpoint.pt"
     file.unlink()
     content(file)
-    with pytest.raises(prl.CheckpointError, match=rf"cannot be resumed from: {reason}") as error:
+    with pytest.raises(prl.CheckpointError, match=reason) as error:
         prl.Learner.resume(tmp_path / "run")
     assert "\n" not in str(error.value)
     assert "weights_only" not in str(error.value)
@@ -329,19 +278,6 @@ def test_a_checkpoint_of_another_run_in_the_folder_is_refused(tmp_path: Path) ->
         prl.Learner.resume(tmp_path / "run")
 
 
-def test_a_run_composed_with_a_function_is_resumed_with_its_scheme(tmp_path: Path) -> None:
-    def scheme() -> prl.Scheme:
-        return dqn_scheme(envs=prl.VecEnv.create_factory(Counter))
-
-    prl.Learner(scheme(), 60, tmp_path / "run").run()
-    with pytest.raises(
-        prl.CompositionError, match=r"composed with the class or function Counter; import the module that d"
-    ):
-        prl.Learner.resume(tmp_path / "run")
-    resumed = prl.Learner.resume(tmp_path / "run", scheme=scheme(), target_steps=80)
-    assert resumed.run()
-
-
 def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> Any:
@@ -352,46 +288,3 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path) -> None:
     with pytest.raises(prl.CheckpointError):
         prl.Learner.resume(tmp_path / "run")
     assert not (tmp_path / "evil").exists()
-
-
-def test_a_checkpoint_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    finished_run(tmp_path / "run")
-    torch.save({"format": 99}, tmp_path / "run" / "checkpoint.pt")
-    with pytest.raises(prl.CheckpointError, match="has format 99, this version reads up to 4; upgrade"):
-        prl.Learner.resume(tmp_path / "run")
-
-
-def test_a_checkpoint_of_an_earlier_version_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    finished_run(tmp_path / "run")
-    torch.save({"format": 1}, tmp_path / "run" / "checkpoint.pt")
-    with pytest.raises(prl.CheckpointError, match=r"has format 1, this version reads 4; resume it with the version of"):
-        prl.Learner.resume(tmp_path / "run")
-
-
-def test_a_save_that_fails_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
-    learner.step()
-    file = learner.save_checkpoint()
-    content = file.read_bytes()
-
-    def fail(*_: Any) -> None:
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(checkpoint.os, "fsync", fail)
-    with pytest.raises(OSError, match="No space left"):
-        learner.save_checkpoint()
-    assert file.read_bytes() == content
-    assert [path.name for path in (tmp_path / "run").iterdir() if "partial" in path.name] == []
-
-
-def test_non_finite_rewards_end_the_run_and_are_not_stored(tmp_path: Path) -> None:
-    learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(NaNReward)), 100, tmp_path / "run")
-    with pytest.raises(prl.SampleError, match=r"ReplayBuffer: Reward of environment 0 is nan at step 1"):
-        learner.run()
-    assert len(learner.scheme.storage) == 1
-
-
-class NaNReward(Counter):
-    def step(self, action: Any) -> Any:
-        observation, reward, *rest = super().step(action)
-        return observation, reward if self.count == 1 else float("nan"), *rest

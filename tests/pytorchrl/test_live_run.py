@@ -64,7 +64,7 @@ def test_reading_a_live_run_changes_no_byte_of_it(live: Any, tmp_path: Path, mon
 
 
 @pytest.mark.long
-def test_a_live_run_cannot_be_resumed_or_started_anew_and_the_error_names_its_process(
+def test_a_live_run_is_refused_by_an_error_that_names_its_process(
     live: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = content(tmp_path / "run")

@@ -67,7 +67,7 @@ def test_a_moved_run_is_resumed_with_a_scheme_that_names_the_new_directory() -> 
     learner.close()
 
 
-def test_a_missing_storage_outside_is_reported_and_found_by_a_scheme_with_its_new_directory() -> None:
+def test_a_missing_storage_outside_is_found_by_a_scheme_with_its_new_directory() -> None:
     trained("runs/x", "replay")
     Path("replay").rename("moved")
     with pytest.raises(

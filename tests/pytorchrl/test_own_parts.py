@@ -1,9 +1,6 @@
 """Parts of each kind that a user's script defines train, are continued by the script, and are refused if misused."""
 
-import os
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +14,6 @@ from pytorchrl.experiments.runs import checkpoint
 from storages.transition import OBS
 from tests.support import own_parts, warm_interpreter
 from tests.support.comparison import assert_equal
-
-PACKAGES = Path(prl.__file__).parents[1]
 
 RESUME_ALL = """
 import sys
@@ -66,19 +61,6 @@ def test_parts_of_a_script_train_and_are_continued_exactly_and_only_by_the_scrip
         continued, whole = (checkpoint.load(file)["scheme"] for file in files)
         assert continued["algorithm"]["training"]["counters"]["updates"] > 1
         assert_equal(continued, whole, name)
-
-
-@pytest.mark.long
-def test_the_command_line_tells_how_to_continue_a_run_with_a_part_of_a_script(tmp_path: Path) -> None:
-    learner = prl.Learner(own_parts.SCHEMES["Sticky"](), target_steps=20, log_dir=tmp_path / "run")
-    learner.run()
-    learner.close()
-    command = [sys.executable, "-m", "pytorchrl", "resume", str(tmp_path / "run")]
-    environment = os.environ | {"PYTHONPATH": str(PACKAGES)}
-    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert finished.returncode == 1
-    assert "class Sticky of a script; import the module that defines it, by --import MODULE, or" in finished.stderr
-    assert "The run was made with --import tests.support.own_parts" in finished.stderr
 
 
 @pytest.mark.parametrize("name", own_parts.SCHEMES)
@@ -212,7 +194,7 @@ class Uniform(prl.Explorer):
         return exploration.uniform_actions()
 
 
-def test_an_algorithm_whose_output_has_no_greedy_action_is_refused_unless_it_is_not_evaluated() -> None:
+def test_an_output_without_a_greedy_action_is_refused_unless_never_evaluated() -> None:
     class Numbers(nn.Module):
         def forward(self, features: Tensor) -> Any:
             return {"values": features}

@@ -287,7 +287,7 @@ def _untrained(scheme: prl.Scheme) -> Any:
 
 @pytest.mark.quick_share(0.06, long=0.3)
 @pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
-def test_networks_of_a_random_composition_are_as_if_never_trained_after_a_reset_and_the_run_resumes(name: str) -> None:
+def test_after_a_reset_networks_are_as_if_never_trained_and_the_run_resumes(name: str) -> None:
     @settings(max_examples=1, **SETTINGS)
     @given(compositions([name]))
     def each(composition: Composition) -> None:

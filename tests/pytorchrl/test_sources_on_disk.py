@@ -68,9 +68,7 @@ def test_a_moved_run_finds_its_source_inside(data: Path, tmp_path: Path) -> None
     assert not (tmp_path / "run").exists()
 
 
-def test_a_missing_source_outside_is_reported_and_found_by_a_scheme_with_its_new_directory(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_missing_source_outside_is_found_by_a_scheme_with_its_new_directory(data: Path, tmp_path: Path) -> None:
     trained(data, tmp_path / "run", tmp_path / "expert")
     (tmp_path / "expert").rename(tmp_path / "moved")
     with pytest.raises(

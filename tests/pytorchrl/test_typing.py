@@ -69,6 +69,13 @@ Own.create_factory(9, alpa=0.5)  # wrong
 prl.PERBuffer.create_factory(9, alpha="much")  # wrong
 prl.PERBuffer.create_factory()  # wrong
 
+class OwnBuffer(prl.PERBuffer):
+    clip: UnitInterval = 1.0
+
+OwnBuffer.create_factory(9, clip=0.5, alpha=0.5)
+OwnBuffer.create_factory(9, klip=0.5)  # wrong
+OwnBuffer.create_factory(9, clip="much")  # wrong
+
 class OwnDQN(prl.DQN):
     conservatism: UnitInterval = 0.5
 
@@ -108,7 +115,7 @@ Derived.create_factory(storage=prl.VecEnv.create_factory("CartPole-v1"))  # wron
 
 
 @pytest.mark.long
-def test_mypy_rejects_a_misspelt_hyper_parameter_of_every_component_and_accepts_the_right_ones(tmp_path: Path) -> None:
+def test_mypy_rejects_misspelt_hyper_parameters_of_every_component(tmp_path: Path) -> None:
     algorithms = {"BCQ", "DQN", "GAIL", "IQN", "PPO", "QRDQN", "REINFORCE", "SAC", "TD3", "TRPO", "BehaviourCloning"}
     others = {"OnPolicyActor", "OffPolicyActor", "ReplayBuffer", "GAEBuffer", "PersistentEpisodicBuffer", "VecEnv"}
     assert algorithms | others <= set(COMPONENTS)

@@ -1,14 +1,15 @@
 """User-defined subclasses extend storages without repeating their hyper-parameters."""
 
+import pickle
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from storages import GAEBuffer, PERBuffer, ReplayBuffer
+from storages import GAEBuffer, PERBuffer, ReplayBuffer, Sequences
 from storages.component.factory import Component, hyper_parameters_of
-from storages.component.hyper_parameters import Count
+from storages.component.hyper_parameters import Count, UnitInterval
 from storages.transition import REW
 from tests.support.model import Stream
 
@@ -30,6 +31,34 @@ class Fixed(GAEBuffer):
         super().__init__(device, actor, algorithm, envs, 7)
 
 
+class Scaled(PERBuffer):
+    """Inherits all hyper-parameters, with a different default for ``alpha``."""
+
+    def __init__(
+        self,
+        device: Any,
+        actor: Any,
+        algorithm: Any,
+        envs: Any,
+        scale: UnitInterval = 0.5,
+        alpha: UnitInterval = 0.6,
+        **others: Any,
+    ) -> None:
+        self.scale = scale
+        super().__init__(device, actor, algorithm, envs, alpha=alpha, **others)
+
+    def insert_transition(self, sample: Any, envs: Any = None) -> None:
+        super().insert_transition({**sample, REW: sample[REW] * self.scale}, envs)
+
+
+class Twice(Scaled):
+    """Inherits the hyper-parameters that its base inherits."""
+
+    def __init__(self, *context: Any, more: int = 2, **others: Any) -> None:
+        self.more = more
+        super().__init__(*context, **others)
+
+
 def test_a_subclass_that_drops_hyper_parameters_of_its_base_can_be_used() -> None:
     factory = Clipped.create_factory(100, clip=0.5)
     assert factory.config == {"name": "Clipped", "hyper_parameters": {"size": 100, "clip": 0.5}}
@@ -39,6 +68,53 @@ def test_a_subclass_that_drops_hyper_parameters_of_its_base_can_be_used() -> Non
     with pytest.raises(TypeError, match="Clipped: unknown hyper-parameter 'directory'; there are size, clip"):
         Clipped.create_factory(100, directory="here")
     assert Fixed.create_factory()("cpu", None, ALGORITHM, None).size == 7
+
+
+class Longer(Clipped):
+    """Adds an attribute to the hyper-parameters of an ``__init__``, and changes the default of another."""
+
+    extra: Count = 3
+    clip: float = 0.25
+
+
+def test_an_attribute_of_a_subclass_adds_to_the_hyper_parameters_of_an_init() -> None:
+    factory = Longer.create_factory(100, extra=2)
+    assert factory.hyper_parameters == {"size": 100, "extra": 2, "clip": 0.25}
+    storage = factory("cpu", None, ALGORITHM, None)
+    assert (storage.size, storage.clip, storage.extra) == (100, 0.25, 2)
+
+
+@pytest.mark.parametrize("cls", [Scaled, Twice])
+def test_a_subclass_that_passes_keywords_on_has_the_hyper_parameters_of_its_base(cls: Any) -> None:
+    assert hyper_parameters_of(cls).keys() == {*hyper_parameters_of(PERBuffer), "scale"} | (
+        {"more"} if cls is Twice else set()
+    )
+    factory = cls.create_factory(size=9, n_step=2, scale=0.25, sequences=Sequences(2))
+    config = factory.config["hyper_parameters"]
+    assert (config["alpha"], config["beta"], config["n_step"], config["scale"]) == (0.6, 1.0, 2, 0.25)
+    assert cls.create_factory(**(config | {"sequences": Sequences(2)})) == factory
+    storage = pickle.loads(pickle.dumps(factory))("cpu", None, ALGORITHM, None)
+    assert (storage.size, storage.alpha, storage.scale, storage.n_step) == (9, 0.6, 0.25, 2)
+    storage.update_storage_parameter("beta", 0.5)
+    assert storage.beta == 0.5
+    storage.insert_transition(Stream(1, "vector", False, np.random.default_rng(0)).step())
+    assert len(storage) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"size": 9, "stratify": True}, TypeError, "unknown hyper-parameter 'stratify'; did you mean 'stratified'"),
+        ({"size": 0}, ValueError, "Scaled: size must be at least 1, got 0"),
+        ({}, TypeError, "Scaled: missing a required argument: 'size'"),
+        ({"size": 9, "others": {}}, TypeError, "Scaled: unknown hyper-parameter 'others'"),
+        ({"size": 2, "sequences": Sequences(4)}, ValueError, "Scaled: size must be at least"),
+        ({"size": 9, "device": "cpu"}, TypeError, "Scaled: unknown hyper-parameter 'device'"),
+    ],
+)
+def test_inherited_hyper_parameters_are_validated(arguments: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        Scaled.create_factory(**arguments)
 
 
 def test_keywords_add_no_hyper_parameters_without_a_base_that_has_some() -> None:
@@ -62,7 +138,7 @@ def test_keywords_add_no_hyper_parameters_without_a_base_that_has_some() -> None
         (ReplayBuffer, "batch_size", "here it is mini_batch_size or num_mini_batch of the algorithm"),
     ],
 )
-def test_hyper_parameter_names_of_other_libraries_are_refused_with_the_name_here(
+def test_hyper_parameter_names_of_other_libraries_raise_an_error_with_the_name_used_here(
     cls: Any, name: str, hint: str
 ) -> None:
     with pytest.raises(TypeError, match=f"{cls.__name__}: unknown hyper-parameter '{name}'; {hint}"):
@@ -77,7 +153,7 @@ class ClippedRewards(ReplayBuffer):
 
 
 @pytest.mark.parametrize("size", [20, 6])
-def test_an_insertion_of_ones_own_receives_every_step_of_a_slice_once(size: int) -> None:
+def test_an_insertion_of_ones_own_receives_every_step_of_slices_and_of_some_environments_once(size: int) -> None:
     plain, clipped = (
         cls.create_factory(size=size)("cpu", None, ALGORITHM, None) for cls in (ReplayBuffer, ClippedRewards)
     )

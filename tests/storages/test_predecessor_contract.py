@@ -20,7 +20,7 @@ from storages import (
     Sequences,
     Storage,
 )
-from storages.component.other_names import NEVER_CALLED, STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
+from storages.other_names import NEVER_CALLED, STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
 from storages.sharded import ShardedReplay
 from storages.transition import ACT, DONE, DONE2, ERRORS, INFO, OBS, OBS2, REQUIRED, REW, RHS, RHS2, TRUNC2
 from tests.support.model import ALGORITHM, Stream

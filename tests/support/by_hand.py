@@ -8,6 +8,7 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+import pytorchrl as prl
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.explorers import Exploration
 from storages.transition import ACT, DISCOUNT, DONE, DONE2, INDICES, OBS, OBS2, REW, TRUNC2, WEIGHTS
@@ -46,6 +47,27 @@ def replayed(action: NDArray[Any], seed: int = 0) -> dict[str, torch.Tensor]:
         INDICES: np.arange(size)[:, None],
     }
     return {key: torch.from_numpy(value.copy()) for key, value in fields.items()}
+
+
+def n_step_batch(action: NDArray[Any], seed: int = 0) -> dict[str, torch.Tensor]:
+    """A batch of which rows sum up 1, 2 or 3 rewards: one ends in a terminal state, one is cut by a time limit."""
+    batch = replayed(action, seed)
+    steps = torch.tensor([[1.0], [3], [2], [3], [1], [2]])[: len(action)]
+    batch[DISCOUNT] = 0.9**steps * (1 - batch[DONE2])
+    return batch
+
+
+def linear_values(cls: Any, num_actions: int = 3, actor: Any = None, **hyper_parameters: Any) -> Any:
+    """An algorithm of discrete actions, whose values and targets of one layer differ."""
+    envs = envs_with(spaces.Discrete(num_actions))
+    body = prl.OffPolicyActor.create_factory(**({"hidden_sizes": ()} | (actor or {})))("cpu", envs)
+    algorithm = cls.create_factory(**hyper_parameters)("cpu", body, envs)
+    algorithm.seed(0)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in (*algorithm.q.parameters(), *algorithm.q_target.parameters()):
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return algorithm
 
 
 def numpy(tensor: torch.Tensor) -> NDArray[np.float64]:

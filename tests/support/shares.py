@@ -1,10 +1,12 @@
-"""Keep a share of the cases of a parametrized test in the quick tests, where each case resembles the others.
+"""Shares of tests: of the cases of one test that are quick, and of all tests that one of several runs takes.
 
 ``@pytest.mark.quick_share(0.2)`` on a test keeps a fifth of its cases quick, and gives the others the ``long`` mark.
 ``@pytest.mark.quick_share(0.2, long=0.6)`` also leaves two fifths of the cases to full runs: long tests of the profile
-``quick`` skip them. Loaded by ``tests/conftest.py``.
+``quick`` skip them. ``--share 1/3`` runs a third of all tests; the runs 1/3, 2/3 and 3/3 together run each of them
+once. Loaded by ``tests/conftest.py``.
 """
 
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 
@@ -41,3 +43,21 @@ def is_quick(position: int, share: float) -> bool:
     Multiples of the golden ratio are spread evenly, without the periods of the products of parameters.
     """
     return position * _GOLDEN % 1 < share
+
+
+def keep_share(items: list[pytest.Item], share: str) -> None:
+    """Keep one of several equal shares of the tests; the cases of a test are all in the same share.
+
+    Args:
+        items: the collected tests, of which the others are removed.
+        share: "K/N", the K-th of N shares, from 1.
+
+    Raises:
+        pytest.UsageError: it is no such share.
+    """
+    number, _, count = share.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise pytest.UsageError(f"--share is K/N with K from 1 to N, such as 1/3, got {share!r}")
+    items[:] = [
+        item for item in items if zlib.crc32(item.nodeid.partition("[")[0].encode()) % int(count) == int(number) - 1
+    ]

@@ -6,7 +6,7 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.stacked_memory import MemoryChoice
-from storages.transition import BURN_IN, DONE, LEAD_OUT, MASK, OBS, OBS2, RHS, WINDOW
+from storages.transition import BURN_IN, DONE, ERRORS, LEAD_OUT, MASK, OBS, OBS2, RHS, WINDOW
 
 SEQUENCES: dict[str, tuple[prl.Sequences | prl.Episodes, int]] = {
     "plain": (prl.Sequences(4), 1),
@@ -79,3 +79,25 @@ def next_features(body: Any, batch: Any, b: int, t: int, states: list[Any]) -> A
 def valued(critic: Any, features: Any, action: Any) -> Any:
     """(1, 1): the value of a critic for the features of a step and an action."""
     return critic.head(critic.joint(torch.cat([features, action], dim=1))).mean
+
+
+def assert_gradients(
+    algorithm: Any, batch: Any, networks: dict[str, Any], losses: dict[str, torch.Tensor], errors: Any = None
+) -> None:
+    """Assert that the losses of networks, in their order, their gradients and the errors are the algorithm's."""
+    expected = {
+        f"{group}.{name}": gradient
+        for (group, network), loss in zip(networks.items(), losses.values(), strict=True)
+        for (name, _), gradient in zip(
+            network.named_parameters(),
+            torch.autograd.grad(loss, list(network.parameters()), retain_graph=True),
+            strict=True,
+        )
+    }
+    gradients, result = algorithm.compute_gradients(batch)
+    for name, loss in losses.items():
+        torch.testing.assert_close(result.metrics[name], loss.detach(), rtol=1e-4, atol=1e-4)
+    if errors is not None:
+        torch.testing.assert_close(result.info[ERRORS], errors, rtol=1e-4, atol=1e-4)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(gradients[name], gradient, rtol=1e-3, atol=5e-5)

@@ -9,8 +9,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 import pytorchrl as prl
-from storages.transition import ACT, DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import copies, envs_with, layer_of, linear, numeric_gradient, numpy, perturb, replayed
+from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
+from tests.support import by_hand
+from tests.support.by_hand import copies, envs_with, layer_of, linear, numeric_gradient, numpy, perturb
 
 ACTIONS = np.linspace(-2.9, 0.9, 10, dtype=np.float32).reshape(5, 2)
 SPACE = spaces.Box(-3.0, 1.0, (2,), np.float32)
@@ -30,11 +31,9 @@ def made(cls: Any, actor: Mapping[str, Any] | None = None, **hyper_parameters: A
     return algorithm
 
 
-def n_step_batch() -> dict[str, torch.Tensor]:
+def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
     """Windows of 1, 2 or 3 steps, one of which ends with its episode, and different importance weights."""
-    batch = replayed(ACTIONS)
-    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1]]) * (1 - batch[DONE2])
-    return batch
+    return by_hand.n_step_batch(ACTIONS, seed)
 
 
 def drawn(generator: torch.Generator, draws: Sequence[Callable[[torch.Generator], torch.Tensor]]) -> list[Array]:
@@ -52,7 +51,7 @@ class ByHand:
         self.noise2, self.noise = drawn(algorithm.generator, [lambda g: torch.empty(5, 2).normal_(generator=g)] * 2)
         self.policy = layer_of(algorithm.pi.head)
         self.critics = [layer_of(critic.head) for critic in algorithm.critics]
-        self.alpha = algorithm.alpha
+        self.alpha = getattr(algorithm, "alpha", None)
         self.taken = (self.batch[ACT] + 1) / 2  # the Box is [-3, 1]: middle -1, half range 2
         self.prepare(algorithm)
         # The target does not depend on the trained networks: it is fixed before the differentiation.

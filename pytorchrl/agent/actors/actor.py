@@ -31,7 +31,7 @@ from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Seque
 from pytorchrl.agent.device import check_default_dtype, find_device, make_generator
 from pytorchrl.agent.global_generators import global_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
-from storages.component.factory import FieldComponent
+from storages.component.factory import Component
 from storages.component.hyper_parameters import Count, CountOrZero, HalfOpenUnitInterval, Positive
 from storages.transition import ACT, DONE, OBS, RHS, Batch
 
@@ -57,7 +57,7 @@ class Head(Protocol):
         """Return the module from features (N, features) to the output."""
 
 
-class Actor(FieldComponent, nn.Module):
+class Actor(Component, nn.Module):
     """The networks of an agent, which the algorithm makes as it needs them.
 
     Args:

@@ -29,14 +29,13 @@ from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Adam, Optimizer
 from pytorchrl.agent.other_names import ALGORITHM_NAMES
 from storages.component.changeable import Changeable
-from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
 from storages.component.schedule import Schedule, value_at
 from storages.storage import Storage
 from storages.transition import Batch
 
 
-class Algorithm(FieldComponent, Changeable, ABC):
+class Algorithm(Changeable, ABC):
     """Base class of all algorithms: trains networks on batches and acts with them.
 
     A subclass declares its hyper-parameters as annotated attributes with defaults and builds its networks in `build`.

@@ -1,7 +1,7 @@
 """Environments that are stepped elsewhere: by a robot, a game engine or a simulator that owns the loop."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
@@ -11,9 +11,9 @@ from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord, is_numbe
 from pytorchrl.agent.envs.copies.infos import Infos
 from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, space_from_data
-from pytorchrl.agent.envs.vec_env import USUAL_INFOS, VecEnv
+from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
-from storages.component.hyper_parameters import Count
+from storages.component.declared import parameter
 
 
 class DrivenEnvs(VecEnv):
@@ -29,23 +29,28 @@ class DrivenEnvs(VecEnv):
         UnsupportedSpaceError: storages and actors cannot take such observations or actions.
     """
 
-    def __init__(
-        self,
-        observation_space: Mapping[str, Any],
-        action_space: Mapping[str, Any],
-        num_envs: Count = 1,
-        *,
-        episode_infos: Sequence[str] = USUAL_INFOS,
-    ) -> None:
+    observation_space: Any = parameter()
+    action_space: Any = parameter()
+    env: ClassVar[None] = None  # type: ignore[misc, assignment]
+    mode: ClassVar[Literal["sync"]] = "sync"  # type: ignore[misc]
+    vectorization_mode: ClassVar[None] = None  # type: ignore[misc]
+    backend: ClassVar[Literal["gymnasium"]] = "gymnasium"  # type: ignore[misc]
+    wrappers: ClassVar[tuple[()]] = ()  # type: ignore[misc]
+    env_kwargs: ClassVar[None] = None  # type: ignore[misc]
+    stacked_frames: ClassVar[int] = 0  # type: ignore[misc]
+    replay_on_resume: ClassVar[bool] = False  # type: ignore[misc]
+
+    def build(self) -> None:
+        """Make the environments of the spaces; hyper-parameters are set already."""
         name = type(self).__name__
-        self.observation_space, self.action_space = space_from_data(observation_space), space_from_data(action_space)
+        self.observation_space = space_from_data(self.observation_space)
+        self.action_space = space_from_data(self.action_space)
         check_observation_space(self.observation_space, name)
         check_action_space(self.action_space, name)
-        self._told = _Told(self.observation_space, self.action_space, num_envs, tuple(episode_infos))
+        self._told = _Told(self.observation_space, self.action_space, self.num_envs, tuple(self.episode_infos))
         self._vector = self._told
-        self.num_envs, self.mode, self.stacked_frames = num_envs, "sync", 0
         self.is_native = self.is_wrapped = self.skips_steps = False
-        self._action_shape = num_envs, *(self.action_space.shape or (1,))
+        self._action_shape = self.num_envs, *(self.action_space.shape or (1,))
         self._takes_reals = self.action_space.dtype is not None and self.action_space.dtype.kind == "f"
         # Each step may have other infos.
         self._expected_infos = frozenset()

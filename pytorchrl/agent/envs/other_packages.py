@@ -10,9 +10,11 @@ from typing import Any
 
 import gymnasium as gym
 
+from pytorchrl.version import install_command
+
 EXTRAS = (
-    'the extras of this package: pip install ".[mujoco]", ".[atari]" (MinAtar too), ".[box2d]" or ".[robotics]" '
-    "(gymnasium-robotics)"
+    f'the extras "mujoco", "atari" (MinAtar too), "box2d" or "robotics" (gymnasium-robotics) of this package, such as '
+    f"{install_command('mujoco')}"
 )
 """How to install the packages that environments need, for messages."""
 
@@ -37,7 +39,7 @@ def missing(module: str, owner: str) -> gym.error.DependencyNotInstalled:
     package = module.partition(".")[0].replace("_", "-")
     extra = "envpool" if package == "envpool" else "atari"
     return gym.error.DependencyNotInstalled(
-        f'{owner}: the package {package} is not installed; the extra "{extra}" brings it: pip install ".[{extra}]".'
+        f'{owner}: the package {package} is not installed; the extra "{extra}" brings it: {install_command(extra)}.'
     )
 
 

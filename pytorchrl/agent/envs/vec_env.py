@@ -25,15 +25,16 @@ from pytorchrl.agent.envs.native.native_making import (
 )
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
-from storages.component.closing import Closing
-from storages.component.factory import Component, Factory, make_factory
+from storages.closing import Closing
+from storages.component.declared import parameter
+from storages.component.factory import Factory, StandaloneComponent, make_factory
 from storages.component.hyper_parameters import Count
 
 USUAL_INFOS = "is_success", "success", "score"
 """Infos of an episode's last step that are logged where an environment reports them."""
 
 
-class VecEnv(Component, Closing):
+class VecEnv(StandaloneComponent, Closing):
     """``num_envs`` environments that are stepped together: copies of one, or a native vector environment.
 
     Copies are reset in the step in which their episode ends. A native vector environment steps all its environments
@@ -87,43 +88,40 @@ class VecEnv(Component, Closing):
             have the same name.
     """
 
-    def __init__(
-        self,
-        env: str | Callable[..., gym.Env[Any, Any]] | Callable[..., VectorEnv[Any, Any, Any]],
-        num_envs: Count = 1,
-        *,
-        mode: Literal["sync", "async"] = "sync",
-        vectorization_mode: Literal["vector_entry_point"] | None = None,
-        backend: Backend = "gymnasium",
-        wrappers: Sequence[Any] = (),
-        env_kwargs: Mapping[str, Any] | None = None,
-        stacked_frames: int | Mapping[str, int] | None = None,
-        replay_on_resume: bool = True,
-        episode_infos: Sequence[str] = USUAL_INFOS,
-    ) -> None:
-        name, kwargs = type(self).__name__, dict(env_kwargs or {})
-        self.is_native = is_native(env, vectorization_mode, backend)
+    env: str | Callable[..., gym.Env[Any, Any]] | Callable[..., VectorEnv[Any, Any, Any]] = parameter(kw_only=False)
+    num_envs: Count = parameter(default=1, kw_only=False)
+    mode: Literal["sync", "async"] = "sync"
+    vectorization_mode: Literal["vector_entry_point"] | None = None
+    backend: Backend = "gymnasium"
+    wrappers: Sequence[Any] = ()
+    env_kwargs: Mapping[str, Any] | None = None
+    stacked_frames: int | Mapping[str, int] | None = None
+    replay_on_resume: bool = True
+    episode_infos: Sequence[str] = USUAL_INFOS
+
+    def build(self) -> None:
+        """Make the environments; hyper-parameters are set already."""
+        name, kwargs, wrappers = type(self).__name__, dict(self.env_kwargs or {}), self.wrappers
+        self.is_native = is_native(self.env, self.vectorization_mode, self.backend)
         """Whether it is a native vector environment, rather than copies."""
         if self.is_native:
-            made, frames = make_native(env, num_envs, backend, kwargs)
+            made, frames = make_native(self.env, self.num_envs, self.backend, kwargs)
             self._vector: Vector = Native(
-                made, num_envs, lambda envs: wrap_native(envs, wrappers), frames, episode_infos, name
+                made, self.num_envs, lambda envs: wrap_native(envs, wrappers), frames, self.episode_infos, name
             )
         else:
-            one: Any = env
-            self._vector = Copies(one, num_envs, mode, wrappers, kwargs, replay_on_resume, episode_infos, name)
-        self.num_envs = num_envs
-        self.mode = mode
+            one: Any = self.env
+            self._vector = Copies(
+                one, self.num_envs, self.mode, wrappers, kwargs, self.replay_on_resume, self.episode_infos, name
+            )
         self.is_wrapped = bool(wrappers)
         """Whether there are wrappers, which may change rewards and cut episodes."""
         self.observation_space = self._vector.observation_space
         """Observation space of one environment."""
         self.action_space = self._vector.action_space
         """Action space of one environment."""
-        self.stacked_frames: int | Mapping[str, int] = (
-            self._vector.stacked_frames if stacked_frames is None else stacked_frames
-        )
-        """Number of frames that are stacked in an observation; 0 without a stack."""
+        if self.stacked_frames is None:
+            self.stacked_frames = self._vector.stacked_frames
         self.skips_steps = self._vector.skips_steps
         """Whether the step in which an environment begins its next episode makes no transition."""
         try:
@@ -132,9 +130,9 @@ class VecEnv(Component, Closing):
         except ValueError:
             self.close()
             raise
-        self._action_shape = num_envs, *(self.action_space.shape or (1,))
+        self._action_shape = self.num_envs, *(self.action_space.shape or (1,))
         self._takes_reals = isinstance(self.action_space, gym.spaces.Box)
-        self._expected_infos = _asked_for(episode_infos)
+        self._expected_infos = _asked_for(self.episode_infos)
 
     @classmethod
     def check_arguments(cls, arguments: Mapping[str, Any]) -> None:

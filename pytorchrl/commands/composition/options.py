@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pytorchrl.terminal import printable
 from storages.component.declared import hyper_parameters_of
-from storages.component.factory import NEAREST
-from storages.component.other_names import hint_for
+from storages.component.other_names import NEAREST, hint_for
 from storages.component.schedule import Schedule
 from storages.component.setting import Setting
 

@@ -17,6 +17,7 @@ from pytorchrl.comparison.tables import Table, csv_of, print_table
 from pytorchrl.experiments.runs.run_lock import RunInUseError
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import tell
+from pytorchrl.version import install_command
 from storages.persistent.log.files import write_atomically
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ class Search:
             import optuna
         except ImportError as error:
             raise RuntimeError(
-                'ranges and --trials need the package optuna; the extra "optuna" brings it: pip install ".[optuna]"'
+                'ranges and --trials need the package optuna; the extra "optuna" brings it: '
+                f"{install_command('optuna')}"
             ) from error
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._vary, self._log_dir, self._steps, self._seeds = vary, log_dir, steps, seeds

@@ -15,7 +15,9 @@ from typing import Any
 
 import torch
 
-_PACKAGES = ("pytorchrl", "torch", "gymnasium", "numpy", "numba", "zarr")
+from pytorchrl.version import VERSION
+
+_PACKAGES = ("torch", "gymnasium", "numpy", "numba", "zarr")
 _PACKAGES_OF_ENVIRONMENTS = ("mujoco", "gymnasium-robotics", "ale-py", "minatar", "envpool")
 """Recorded where they are installed."""
 _ENVIRONMENT = ("CUDA", "CUBLAS", "MKL", "MUJOCO", "NUMBA", "OMP", "OPENBLAS", "PYTHONHASHSEED", "PYTORCH", "TORCH")
@@ -64,7 +66,7 @@ def experiment_id(config: Mapping[str, Any], code: Code) -> str:
         code: git state of the run.
     """
     arguments = {name: value for name, value in config.items() if name != "log_to"}
-    text = json.dumps([[code.commit or _version("pytorchrl"), code.diff], arguments], sort_keys=True, default=str)
+    text = json.dumps([[code.commit or VERSION, code.diff], arguments], sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:_ID_DIGITS]
 
 
@@ -87,7 +89,8 @@ def provenance(config: Mapping[str, Any], code: Code) -> dict[str, Any]:
             for name, value in sorted(os.environ.items())
             if name.startswith(_ENVIRONMENT) and not any(secret in name for secret in _SECRETS)
         },
-        "packages": {package: _version(package) for package in _PACKAGES}
+        "packages": {"pytorchrl": VERSION}
+        | {package: _version(package) for package in _PACKAGES}
         | {package: version for package in _PACKAGES_OF_ENVIRONMENTS if (version := _version(package)) is not None},
         "git_commit": code.commit,
         "git_uncommitted_changes": code.has_changes,

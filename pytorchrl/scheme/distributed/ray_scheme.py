@@ -21,6 +21,7 @@ from pytorchrl.scheme.distributed.gradient_worker import GradientBlueprint
 from pytorchrl.scheme.distributed.gradients import RemoteGradients, make_gradient_workers
 from pytorchrl.scheme.distributed.plan import Communication, WorkPlan, checked_resources
 from pytorchrl.scheme.scheme import Scheme
+from pytorchrl.version import install_command
 from storages.component.factory import Factory
 from storages.off_policy.mixed_storage import MixedSource
 from storages.sharded import ShardedReplay
@@ -142,7 +143,7 @@ class RayScheme(Scheme):
         )
         self._resources = checked_resources(resources)
         if find_spec("ray") is None:
-            raise ImportError('RayScheme needs the package ray: pip install ".[ray]", or ray alone')
+            raise ImportError(f"RayScheme needs the package ray: {install_command('ray')}, or ray alone")
         self._plan, self._address = plan, address
         self._given = algo_factory, actor_factory, storage_factory, train_envs_factory
         refuse_collection("RayScheme", settings)

@@ -27,7 +27,7 @@ from pytorchrl.scheme.overlap.forked_process import (
 from pytorchrl.scheme.overlap.link import Failed, PipeToLearner, send
 from pytorchrl.scheme.overlap.shared_arrays import SharedArrays
 from pytorchrl.scheme.scheme import Scheme
-from storages.component.open_files import open_files_named
+from storages.open_files import open_files_named
 from storages.storage import Storage
 
 

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from storages.component.saved_values import as_plain_data, from_plain_data
+from storages.component.changeable import as_plain_data, from_plain_data
 
 
 class ChangesAfter(NamedTuple):

@@ -15,7 +15,7 @@ import torch
 from pytorchrl.agent.envs.worker_processes import LongWait, WorkerSignals, how_it_ended, worker_signals
 from pytorchrl.agent.global_generators import seed_process, seeding_processes
 from pytorchrl.scheme.overlap.link import PipeToLearner, receive, send
-from storages.component.closing import close_all
+from storages.closing import close_all
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """Interval at which a waiting learner checks that the process is alive."""

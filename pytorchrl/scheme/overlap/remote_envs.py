@@ -16,9 +16,9 @@ from pytorchrl.scheme.overlap.forked_process import end_processes
 from pytorchrl.scheme.overlap.process import CollectorProcess
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind, SharedArrays
 from pytorchrl.scheme.overlap.worker import WorkerParts
-from storages.component.closing import close_all
+from storages.closing import close_all
 from storages.component.factory import Factory, make_factory
-from storages.component.open_files import open_files_named
+from storages.open_files import open_files_named
 
 
 class RemoteEnvs:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from storages.component.counts import saved_count
 from storages.component.hyper_parameters import Count, NonNegative, Positive
 from storages.component.setting import Setting
+from storages.core.counts import saved_count
 from storages.core.parts import RingObserver
 from storages.core.ring.ring import Ring
 from storages.transition import Sample

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storages.component.open_files import remedy_of
 from storages.errors import PersistenceError
+from storages.open_files import remedy_of
 from storages.persistent.episodes.episode_batch import EpisodeBatch, joined
 from storages.persistent.episodes.memtable import EpisodeSpan
 from storages.persistent.episodes.segment import Segment

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from storages.component.counts import saved_count
+from storages.core.counts import saved_count
 from storages.core.kernels.stacks import ZERO
 from storages.core.ring.frames import FrameColumn
 from storages.core.ring.layout import text

@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from storages.component.open_files import remedy_of
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.core.sampling.prioritized import Priorities
 from storages.errors import PersistenceError
+from storages.open_files import remedy_of
 from storages.persistent.log.commit_log import CommitLog, Position
 from storages.persistent.log.json_file import name_damage, name_owner, name_repair
 from storages.persistent.log.notes import refuse_missing, remove_note, write_note

@@ -10,7 +10,7 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.commands.composition.options import unknown_option
 from pytorchrl.commands.composition.parts import actor_for, storage_for
 from storages.component.declared import hyper_parameters_of
-from storages.component.factory import unknown_hyper_parameter
+from storages.component.other_names import unknown_hyper_parameter
 from tests.pytorchrl.agent.names_of_libraries import LIBRARIES, answers
 
 

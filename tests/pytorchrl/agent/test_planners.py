@@ -146,7 +146,7 @@ def test_the_search_approaches_the_maximum_within_the_bounds(peak: tuple[float, 
     assert distances[2] < 0.02
 
 
-def test_rows_are_searched_separately_and_the_best_sample_of_all_iterations_is_returned() -> None:
+def test_rows_are_searched_separately_and_the_best_of_all_samples_is_returned() -> None:
     wanted, seen = torch.tensor([[-0.5], [0.5]]), []
 
     def values(action: torch.Tensor) -> torch.Tensor:

@@ -1,13 +1,17 @@
-"""Configuration files of ``train``: their syntax, apart from what they describe."""
+"""Configuration files of ``train``: their syntax, and what they may say."""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 import pytorchrl as prl
 from pytorchrl.commands.composition.described_run import described_run
 from pytorchrl.commands.composition.description import read_yaml
+from pytorchrl.commands.train import train as train_command
+from pytorchrl.experiments.runs.run_folder import RunFolder
 
 
 @pytest.mark.parametrize(
@@ -37,3 +41,84 @@ def test_keys_that_a_configuration_file_merges_in_may_be_replaced(tmp_path: Path
     file = tmp_path / "run.yaml"
     file.write_text("a: &a {lr: 1, gamma: 2}\nb: &b {<<: *a, lr: 3}\nc: {<<: *b, gamma: 4}\n")
     assert read_yaml(file) == {"a": {"lr": 1, "gamma": 2}, "b": {"lr": 3, "gamma": 2}, "c": {"lr": 3, "gamma": 4}}
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"steps": "many"}, "steps must be a whole number from 1, got 'many'"),
+        ({"steps": True}, "steps must be a whole number from 1, got True"),
+        ({"seeds": ["a"]}, "seeds must be whole numbers from 0, got ['a']"),
+        ({"seeds": -1}, "seeds must be whole numbers from 0, got -1"),
+        ({"seeds": [1, 2, 1]}, "seeds must differ, as runs of equal seeds are equal; got [1, 2, 1]"),
+        ({"log_dir": 3}, "log_dir must be the path of a folder, got 3"),
+        ({"from": 3}, "from must be a text, got 3"),
+        ({"data": ["a", "b"]}, "data must be a text, got ['a', 'b']"),
+        ({"online": "maybe"}, "online must be true or false, got 'maybe'"),
+        ({"checkpoint_every": 0}, "checkpoint_every must be a whole number from 1, got 0"),
+        ({"callbacks": [3]}, "callbacks must be callbacks, such as StopAtReturn(475), got [3]"),
+        ({"log_to": {"wandb": True}}, "log_to must be names of destinations, got {'wandb': True}"),
+        ({"algorithm": {"name": ["DQN"]}}, "the name of algorithm must be a text, got ['DQN']"),
+    ],
+)
+def test_a_setting_of_another_type_in_a_configuration_file_is_named(
+    setting: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump({"algorithm": "DQN", "env": "CartPole-v1"} | setting))
+    with pytest.raises(prl.CompositionError, match=re.escape(message)):
+        described_run(["--config", str(file)])
+
+
+def test_a_single_value_may_stand_for_a_list_in_a_configuration_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("algorithm: DQN\nenv: CartPole-v1\nseeds: 3\nlog_to: tensorboard\ncallbacks: StopAtReturn(475)\n")
+    settings = described_run(["--config", str(file)]).settings
+    assert (settings["seeds"], settings["log_to"]) == ([3], ["tensorboard"])
+    assert settings["callbacks"] == ["StopAtReturn(475)"]
+
+
+def test_options_override_single_values_of_a_configuration_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ppo.yaml"
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "algorithm": {"name": "PPO", "lr": "LinearSchedule(1e-3, 0)", "test_every": 0, "gamma": 0.95},
+                "actor": {"hidden_sizes": [8, 8]},
+                "storage": {"size": 16},
+                "env": {"name": "CartPole-v1", "num_envs": 2, "env_kwargs": {"max_episode_steps": 20}},
+                "steps": 96,
+                "seeds": [2],
+                "log_dir": str(tmp_path / "runs"),
+            }
+        )
+    )
+    options = ["--algorithm.gamma=0.9", "--steps", "64", "--seeds", "3"]
+    train_command(["--config", str(file), *options, "--no-preset"])
+    assert "Preset" not in capsys.readouterr().out
+    config = RunFolder(tmp_path / "runs" / "seed-3").read_config()
+    expected = prl.PPO.create_factory(lr=prl.LinearSchedule(1e-3, 0), test_every=0, gamma=0.9)
+    assert config["algorithm"] == expected.config
+    assert config["actor"]["hyper_parameters"]["hidden_sizes"] == [8, 8]
+    assert config["storage"] == prl.GAEBuffer.create_factory(size=16).config
+    assert config["train_envs"]["hyper_parameters"]["env_kwargs"] == {"max_episode_steps": 20}
+    assert config["target_steps"] == 64
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[1, 2]", "must be a mapping of names to values, got list"),
+        ("a: [1", "is not valid YAML"),
+        ("!!python/object/apply:os.system ['ls']", "is not valid YAML"),
+        ("algorthm: dqn", "unknown key 'algorthm'; choose from algorithm, actor, storage, env"),
+        ("storage: [1]", "storage must be a name, or a mapping"),
+    ],
+)
+def test_an_invalid_configuration_file_is_refused(content: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(content)
+    with pytest.raises(prl.CompositionError, match=message):
+        described_run(["--config", str(file)])

@@ -111,9 +111,7 @@ def options(answers: Mapping[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_file_of_another_library_is_read_by_one_command_and_refused_with_the_answer_under_other_names(
-    name: str, command: Any, tmp_path: Path
-) -> None:
+def test_a_file_of_another_library_is_read_or_refused_with_the_answer(name: str, command: Any, tmp_path: Path) -> None:
     layout = LAYOUTS[name]
     for arguments, other_names in ((layout.needed, False), (layout.answers, True)):
         folder = tmp_path / str(other_names)
@@ -131,9 +129,7 @@ def test_a_file_of_another_library_is_read_by_one_command_and_refused_with_the_a
             assert f"2 episodes of {converted.steps} transitions" in command("show", path, *options(arguments))
 
 
-def test_a_log_whose_names_nobody_knows_is_refused_and_converted_with_the_names_of_its_columns(
-    command: Any, tmp_path: Path
-) -> None:
+def test_a_log_of_unknown_names_is_converted_with_the_names_of_its_columns(command: Any, tmp_path: Path) -> None:
     path, output = tmp_path / "log.csv", tmp_path / "log.npz"
     rows = [f"{t / 9},{t / 3},{t % 2},1,{t // 5},{int(t == 4)}" for t in range(10)]
     path.write_text("\n".join(["x,v,push,paid,run,fell", *rows]))

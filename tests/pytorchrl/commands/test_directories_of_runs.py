@@ -39,7 +39,7 @@ def directory_of(arguments: list[str], seed: int = 1, source: str = "main") -> s
 
 
 @pytest.mark.long
-def test_runs_of_several_seeds_learn_from_their_own_storages_and_the_same_command_continues_them(
+def test_runs_of_several_seeds_learn_from_their_own_storages_and_are_continued(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     train([*ARGUMENTS, "--steps", "30", "--seeds", "1", "2"])
@@ -67,7 +67,7 @@ def test_a_seed_that_is_added_to_several_has_its_directory_beside_theirs() -> No
 
 
 @pytest.mark.long
-def test_a_single_run_keeps_its_storage_in_the_given_directory_and_those_of_added_seeds_are_beside_it(
+def test_a_single_run_keeps_its_storage_and_those_of_added_seeds_are_beside_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     train([*ARGUMENTS, "--steps", "30"])

@@ -92,7 +92,7 @@ def presses_in_the_last_evaluation(monkeypatch: pytest.MonkeyPatch) -> list[int]
     return evaluations
 
 
-def test_a_training_stopped_in_its_last_evaluation_ends_with_130_and_the_same_command_makes_that_evaluation(
+def test_a_training_stopped_in_its_last_evaluation_ends_with_130_and_makes_it_later(
     presses_in_the_last_evaluation: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, other = (Path(f"runs/DQN-pytorchrl-tests-PressesCtrlC-v0/seed-{seed}") for seed in (1, 2))
@@ -122,7 +122,7 @@ def test_ctrl_c_after_the_last_step_of_a_seed_does_not_begin_the_next_seed(monke
     assert not Path("runs/DQN-pytorchrl-tests-PressesCtrlC-v0/seed-2").exists()
 
 
-def test_the_agent_of_data_stopped_in_its_last_evaluation_makes_it_before_data_are_recorded(
+def test_the_agent_of_data_makes_a_stopped_last_evaluation_before_recording(
     presses_in_the_last_evaluation: list[int],
 ) -> None:
     agent = agent_of(ID, None, 60, 0, Path("runs"))

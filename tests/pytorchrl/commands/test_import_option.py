@@ -9,7 +9,6 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-from torch import nn
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
@@ -17,7 +16,7 @@ from pytorchrl.commands.composition.described_run import described_run
 from pytorchrl.commands.train import train as train_command
 from pytorchrl.experiments.runs import user_modules
 from pytorchrl.experiments.runs.run_folder import RunFolder
-from pytorchrl.experiments.runs.user_modules import factory_function, import_modules, is_maker, modules_to_import
+from pytorchrl.experiments.runs.user_modules import import_modules, modules_to_import
 from tests.support import warm_interpreter
 from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter
@@ -76,7 +75,7 @@ START_COMMANDS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("started_by", START_COMMANDS)
-def test_a_run_with_a_users_own_environment_class_is_resumed_by_the_command_that_it_printed(
+def test_a_run_with_a_users_environment_is_resumed_by_the_command_it_printed(
     started_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -102,10 +101,6 @@ def test_a_run_with_a_users_own_environment_class_is_resumed_by_the_command_that
 def no_modules_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_modules, "_imported", {})
     monkeypatch.setattr(sys, "path", [*sys.path])
-
-
-def network(space: Any) -> nn.Module:
-    return nn.Linear(space.shape[0], 4)
 
 
 def makes_nothing(path: str) -> None:
@@ -141,7 +136,7 @@ def test_a_run_file_can_name_only_imported_functions_that_make_environments(
 
 
 @pytest.mark.usefixtures("no_modules_imported")
-def test_a_function_that_the_user_names_on_the_command_line_cannot_be_named_by_the_run_folder(
+def test_a_function_named_on_the_command_line_cannot_be_named_by_the_run_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "path", sys.path.copy())
@@ -196,7 +191,7 @@ def test_after_an_error_in_an_imported_callback_the_same_command_continues_the_r
 
 
 @pytest.mark.usefixtures("no_modules_imported")
-def test_a_callback_that_raises_is_gone_when_the_command_that_continues_the_run_no_longer_names_it(
+def test_a_callback_is_gone_when_the_continuing_command_no_longer_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -231,35 +226,6 @@ def test_an_error_before_the_first_checkpoint_names_the_option_that_saves_earlie
         "runs/seed-1 has no checkpoint to resume from; a smaller --checkpoint-every saves some during the run. "
         "The traceback is in runs/seed-1/error.txt."
     )
-
-
-@pytest.mark.usefixtures("no_modules_imported")
-def test_factory_names_are_looked_up_only_in_imported_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert factory_function("network") is None
-    import_modules([__name__])
-    assert factory_function("network") is network
-    assert [name for name in ("Counter", "env_of", "makes_nothing", "json", "nn", "gym") if factory_function(name)] == [
-        "Counter",
-        "env_of",
-    ]
-    other = ModuleType("other_module")
-    monkeypatch.setitem(sys.modules, "other_module", other)
-    other.network = lambda space: nn.Identity()  # type: ignore[attr-defined]
-    other.network.__qualname__ = "network"
-    other.network.__annotations__ = {"return": nn.Module}
-    import_modules(["other_module"])
-    with pytest.raises(prl.CompositionError, match=f"several of the modules {__name__}, other_module define net"):
-        factory_function("network")
-
-
-def test_local_classes_library_classes_and_lambdas_cannot_be_named() -> None:
-    class Inside(Counter):
-        pass
-
-    assert is_maker(Counter, "Counter")
-    assert not is_maker(Inside, "Inside")
-    assert not is_maker(nn.Linear, "Linear")
-    assert not is_maker(lambda: Counter(), "<lambda>")
 
 
 @pytest.mark.usefixtures("no_modules_imported")

@@ -206,7 +206,7 @@ STORAGES: dict[str, Any] = {
 @pytest.mark.quick_share(0.15)
 @pytest.mark.long
 @pytest.mark.parametrize("make", STORAGES.values(), ids=STORAGES)
-def test_every_storage_can_be_inspected_without_modifying_the_run(
+def test_every_storage_is_inspected_with_its_bytes_and_without_modifying_the_run(
     make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Not a multiple of the length of a rollout, after which an on-policy storage is empty.
@@ -219,6 +219,11 @@ def test_every_storage_can_be_inspected_without_modifying_the_run(
     assert "storage.png" in printed
     assert (tmp_path / "storage.png").read_bytes().startswith(b"\x89PNG")
     assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    resumed = prl.Learner.resume(folder, scheme=make())
+    resumed.close()
+    inspection = inspect_storage(folder)
+    of_priorities = inspection.priorities.nbytes if inspection.priorities is not None else 0
+    assert inspection.nbytes + inspection.index_nbytes + of_priorities == resumed.scheme.storage.nbytes
 
 
 def test_a_storage_on_disk_is_inspected_like_one_in_memory(tmp_path: Path) -> None:
@@ -278,17 +283,6 @@ def test_paths_without_a_readable_storage_are_refused_by_name(tmp_path: Path, mo
     checkpoint.save(tmp_path / "other.pt", {"scheme": {}})
     with pytest.raises(CheckpointError, match=r"other\.pt holds no storage that can be read .* name a run folder"):
         inspect_storage(tmp_path / "other.pt")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("make", STORAGES.values(), ids=STORAGES)
-def test_the_reported_bytes_equal_those_of_the_loaded_storage(make: Any, tmp_path: Path) -> None:
-    folder = saved(tmp_path / "run", make(), steps=206)
-    resumed = prl.Learner.resume(folder, scheme=make())
-    resumed.close()
-    inspection = inspect_storage(folder)
-    of_priorities = inspection.priorities.nbytes if inspection.priorities is not None else 0
-    assert inspection.nbytes + inspection.index_nbytes + of_priorities == resumed.scheme.storage.nbytes
 
 
 def test_a_storage_of_a_class_that_is_not_imported_can_be_inspected(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def error_of(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> str:
 
 @pytest.mark.parametrize("command", ["inspect", "export", "evaluate"])
 @pytest.mark.parametrize("name", ["data.npz", "minari"])
-def test_the_error_of_a_data_set_in_place_of_a_run_names_the_command_that_describes_it(
+def test_a_data_set_in_place_of_a_run_is_refused_with_the_command_for_it(
     name: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_dataset(tmp_path / name, some())
@@ -72,7 +72,7 @@ def test_a_damaged_file_of_weights_cannot_be_read_rather_than_resumed_from(tmp_p
         load_policy(tmp_path / "weights.pt")
 
 
-def test_best_weights_are_missing_until_an_evaluation_and_damaged_ones_cannot_be_loaded(tmp_path: Path) -> None:
+def test_missing_and_damaged_best_weights_are_told_apart(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(), 60, tmp_path)
     with pytest.raises(prl.CheckpointError, match=r"best_weights.pt does not exist; a run saves it at its first eval"):
         learner.use_best_weights()
@@ -83,9 +83,7 @@ def test_best_weights_are_missing_until_an_evaluation_and_damaged_ones_cannot_be
 
 
 @pytest.mark.parametrize("value", [True, False])
-def test_a_format_that_is_a_truth_value_is_damage_from_which_an_earlier_checkpoint_is_loaded(
-    value: bool, tmp_path: Path
-) -> None:
+def test_from_a_damaged_format_an_earlier_checkpoint_is_loaded(value: bool, tmp_path: Path) -> None:
     torch.save({"format": value}, tmp_path / "checkpoint.pt")
     torch.save({"format": 4}, tmp_path / "checkpoint-1.pt")
     path, _, damaged = load_newest([tmp_path / "checkpoint.pt", tmp_path / "checkpoint-1.pt"])

@@ -139,7 +139,7 @@ def test_an_interrupted_video_leaves_no_file(tmp_path: Path) -> None:
         (["play", "a-run", "-o", "a.mov"], "a file that ends in .mp4 or .gif, got 'a.mov'"),
     ],
 )
-def test_numbers_out_of_range_and_other_files_than_videos_are_refused_before_anything_is_loaded(
+def test_wrong_numbers_and_files_are_refused_before_anything_is_loaded(
     arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SystemExit, match=message):

@@ -1,5 +1,6 @@
 """``python -m pytorchrl ls`` and ``evaluations``: where they look for runs, and what they say of unreadable ones."""
 
+import csv
 import shutil
 import sys
 from pathlib import Path
@@ -55,7 +56,7 @@ def test_runs_that_cannot_be_read_leave_the_names_of_the_others_in_the_list(
     assert capsys.readouterr().out.startswith("no-config cannot be read: ")
 
 
-def test_a_run_whose_provenance_was_lost_is_listed_and_the_configurations_of_other_programs_are_not(
+def test_runs_are_listed_without_provenance_and_other_programs_files_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -72,7 +73,7 @@ def test_a_run_whose_provenance_was_lost_is_listed_and_the_configurations_of_oth
     assert "other" not in printed
 
 
-def test_evaluations_of_a_folder_without_metrics_are_refused_and_missing_folders_of_the_table_are_made(
+def test_evaluations_without_metrics_are_refused_and_folders_of_the_table_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -86,3 +87,32 @@ def test_evaluations_of_a_folder_without_metrics_are_refused_and_missing_folders
     monkeypatch.setattr(sys, "argv", ["pytorchrl", "evaluations", "runs", "-o", "new/folder/table.csv"])
     main()
     assert "10,,,1.5" in Path("new/folder/table.csv").read_text()
+
+
+def test_all_evaluations_of_a_run_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    learner = prl.Learner(dqn_scheme(), 200, folder)
+    learner.run()
+    learner.close()
+    rows = prl.read_evaluations(folder)
+    assert [row["steps"] for row in rows] == [100, 200]
+    for row in rows:
+        assert row["episodes"] == 2
+        assert row["minimum"] <= row["median"] <= row["maximum"]
+        # With two episodes, the mean is the median.
+        assert row["mean"] == row["median"] == (row["minimum"] + row["maximum"]) / 2
+        assert row["deviation"] == pytest.approx((row["maximum"] - row["minimum"]) / 2)
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "evaluations", str(folder)])
+    main()
+    head, _, *shown = (line.split() for line in capsys.readouterr().out.splitlines() if line.strip())
+    assert " ".join(head) == "steps seconds episodes mean median deviation minimum maximum length"
+    assert [cells[0] for cells in shown] == ["100", "200"]
+    sys.argv += ["-o", str(tmp_path / "evaluations.csv")]
+    main()
+    with (tmp_path / "evaluations.csv").open() as file:
+        assert [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)] == rows
+    sys.argv[-1] = str(tmp_path / "evaluations.txt")
+    with pytest.raises(SystemExit, match=r"ends in .csv or .md, got .*\.txt"):
+        main()

@@ -166,7 +166,7 @@ def test_a_stopped_trial_resumes_with_its_values_and_counts_once(
 
 
 @pytest.mark.long
-def test_two_searches_that_share_a_study_train_each_trial_once_and_leave_those_of_the_other_alone(
+def test_two_searches_that_share_a_study_train_each_trial_once(
     search_of: Callable[..., Search], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained: list[str] = []
@@ -280,7 +280,7 @@ def test_without_optuna_the_error_names_the_command_that_installs_it(
     monkeypatch.setitem(sys.modules, "optuna", None)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
-        SystemExit, match=r'need the package optuna; the extra "optuna" brings it: pip install "\.\[opt'
+        SystemExit, match=r'need the package optuna; the extra "optuna" brings it: pip install "pytorchrl-toolkit\[opt'
     ):
         command(monkeypatch, *ARGUMENTS, "--vary", "algorithm.lr", "1e-4..1e-3", "--trials", "2")
     assert not list(tmp_path.iterdir())

@@ -72,7 +72,7 @@ def test_composition_command_experiment_and_returns_are_shown(
     assert "threads of torch 1" in " ".join(printed.split())
 
 
-def test_escape_codes_in_run_files_are_not_printed_and_damaged_files_are_refused_by_name(
+def test_escape_codes_are_not_printed_and_damaged_files_are_refused_by_name(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts = json.loads((run / "versions.json").read_text())

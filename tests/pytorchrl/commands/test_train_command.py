@@ -1,14 +1,11 @@
 """``python -m pytorchrl train`` and the commands for runs: composing, training, resuming, listing and others."""
 
-import csv
 import inspect
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
@@ -18,7 +15,6 @@ from pytorchrl.commands.composition.description import merge_descriptions, prese
 from pytorchrl.commands.composition.parts import TextError, make_parts, part_named, value_of
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from storages import Storage
-from tests.support.compositions import dqn_scheme
 from tests.support.data_sets import recorded
 
 SMALL = ("--actor.hidden-sizes", "8", "--algorithm.start-steps", "40", "--algorithm.test-every", "100")
@@ -119,7 +115,7 @@ NEEDED = {
 """Remedies in the errors of algorithms that cannot be make_parts with default parts."""
 
 
-def test_every_algorithm_is_composed_with_default_parts_or_its_error_names_what_it_needs() -> None:
+def test_every_algorithm_is_composed_by_default_or_names_what_it_needs() -> None:
     errors = {}
     for name in prl.__all__:
         cls = getattr(prl, name)
@@ -206,61 +202,6 @@ def test_parts_of_a_preset_that_a_chosen_class_does_not_have_are_left_out() -> N
         described_run(["--algorithm", "acer", "--env", "MountainCar-v0", "--storage", "gae"]).scheme(1)
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"steps": "many"}, "steps must be a whole number from 1, got 'many'"),
-        ({"steps": True}, "steps must be a whole number from 1, got True"),
-        ({"seeds": ["a"]}, "seeds must be whole numbers from 0, got ['a']"),
-        ({"seeds": -1}, "seeds must be whole numbers from 0, got -1"),
-        ({"seeds": [1, 2, 1]}, "seeds must differ, as runs of equal seeds are equal; got [1, 2, 1]"),
-        ({"log_dir": 3}, "log_dir must be the path of a folder, got 3"),
-        ({"from": 3}, "from must be a text, got 3"),
-        ({"data": ["a", "b"]}, "data must be a text, got ['a', 'b']"),
-        ({"online": "maybe"}, "online must be true or false, got 'maybe'"),
-        ({"checkpoint_every": 0}, "checkpoint_every must be a whole number from 1, got 0"),
-        ({"callbacks": [3]}, "callbacks must be callbacks, such as StopAtReturn(475), got [3]"),
-        ({"log_to": {"wandb": True}}, "log_to must be names of destinations, got {'wandb': True}"),
-        ({"algorithm": {"name": ["DQN"]}}, "the name of algorithm must be a text, got ['DQN']"),
-    ],
-)
-def test_a_setting_of_another_type_in_a_configuration_file_is_named(
-    setting: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "run.yaml"
-    file.write_text(yaml.safe_dump({"algorithm": "DQN", "env": "CartPole-v1"} | setting))
-    with pytest.raises(prl.CompositionError, match=re.escape(message)):
-        described_run(["--config", str(file)])
-
-
-def test_a_single_value_may_stand_for_a_list_in_a_configuration_file(tmp_path: Path) -> None:
-    file = tmp_path / "run.yaml"
-    file.write_text("algorithm: DQN\nenv: CartPole-v1\nseeds: 3\nlog_to: tensorboard\ncallbacks: StopAtReturn(475)\n")
-    settings = described_run(["--config", str(file)]).settings
-    assert (settings["seeds"], settings["log_to"]) == ([3], ["tensorboard"])
-    assert settings["callbacks"] == ["StopAtReturn(475)"]
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        (["--seeds", "1", "-2"], "seeds must be whole numbers from 0"),
-        (["--seeds", "1", "1"], "seeds must differ"),
-        (["--checkpoint-every", "0"], "checkpoint_every must be"),
-        (["--steps", "0"], "steps must be a whole number from 1, got 0"),
-    ],
-)
-def test_a_number_out_of_range_or_given_twice_on_the_command_line_is_named(option: list[str], message: str) -> None:
-    with pytest.raises(prl.CompositionError, match=message):
-        described_run(["--algorithm", "DQN", "--env", "CartPole-v1", *option])
-
-
-def test_an_unknown_hyper_parameter_in_a_configuration_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "run.yaml").write_text("algorithm: {name: PPO, lrr: 1e-3}\nenv: CartPole-v1\n")
-    with pytest.raises(prl.CompositionError, match="PPO: unknown hyper-parameter 'lrr'; did you mean 'lr'"):
-        described_run(["--config", str(tmp_path / "run.yaml")])
-
-
 @pytest.mark.long
 def test_train_runs_several_seeds_and_continues_them_with_more_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -283,35 +224,6 @@ def test_train_runs_several_seeds_and_continues_them_with_more_steps(
     assert "seed-2: seed 2, 200 of 300 steps" in printed(capsys)
     returns = [record.get("test/return") for record in prl.read_metrics("runs/DQN-CartPole-v1/seed-2/metrics.jsonl")]
     assert len([value for value in returns if value is not None]) == 3
-
-
-def test_options_override_single_values_of_a_configuration_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "ppo.yaml"
-    file.write_text(
-        yaml.safe_dump(
-            {
-                "algorithm": {"name": "PPO", "lr": "LinearSchedule(1e-3, 0)", "test_every": 0, "gamma": 0.95},
-                "actor": {"hidden_sizes": [8, 8]},
-                "storage": {"size": 16},
-                "env": {"name": "CartPole-v1", "num_envs": 2, "env_kwargs": {"max_episode_steps": 20}},
-                "steps": 96,
-                "seeds": [2],
-                "log_dir": str(tmp_path / "runs"),
-            }
-        )
-    )
-    options = ["--algorithm.gamma=0.9", "--steps", "64", "--seeds", "3"]
-    command(monkeypatch, "train", "--config", file, *options, "--no-preset")
-    assert "Preset" not in printed(capsys)
-    config = RunFolder(tmp_path / "runs" / "seed-3").read_config()
-    expected = prl.PPO.create_factory(lr=prl.LinearSchedule(1e-3, 0), test_every=0, gamma=0.9)
-    assert config["algorithm"] == expected.config
-    assert config["actor"]["hyper_parameters"]["hidden_sizes"] == [8, 8]
-    assert config["storage"] == prl.GAEBuffer.create_factory(size=16).config
-    assert config["train_envs"]["hyper_parameters"]["env_kwargs"] == {"max_episode_steps": 20}
-    assert config["target_steps"] == 64
 
 
 def test_callbacks_are_given_with_arguments_and_each_seed_has_its_own(
@@ -398,33 +310,6 @@ def test_an_imported_module_provides_a_network_and_a_callback_function(
     assert any(type(module).__name__ == "MyLayers" for module in policy.algorithm.actor.modules())
 
 
-@pytest.mark.long
-def test_a_command_gives_an_actor_layers_of_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_module(
-        "my_memory_of_a_command",
-        monkeypatch,
-        tmp_path,
-        "import torch\nclass MyCell(torch.nn.GRUCell):\n    pass\n",
-    )
-    train = ["train", "--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "60"]
-    train += ["--storage.sequences", "Sequences(4)", "--actor.memory-size", "4", "--import", "my_memory_of_a_command"]
-    memories = {"stack": ["[lstm, MyCell]"], "layers": ["gru", "--actor.memory-layers", "2"], "own": ["MyCell"]}
-    for folder, options in memories.items():
-        command(monkeypatch, *train, "--log-dir", folder, "--actor.memory", *options)
-    kinds = {
-        folder: [
-            type(module).__name__
-            for module in prl.load_policy(f"{folder}/seed-1").algorithm.actor.modules()
-            if type(module).__name__ in ("GRU", "LSTM", "MyCell")
-        ]
-        for folder in memories
-    }
-    assert kinds == {"stack": ["LSTM", "MyCell"], "layers": ["GRU", "GRU"], "own": ["MyCell"]}
-    capsys.readouterr()
-
-
 def test_a_function_that_two_imported_modules_define_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -473,25 +358,6 @@ def test_an_unknown_option_is_refused_with_the_nearest_valid_one(
     assert "there is no option --algorithm.test-evry; did you mean --algorithm.test-every?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[1, 2]", "must be a mapping of names to values, got list"),
-        ("a: [1", "is not valid YAML"),
-        ("!!python/object/apply:os.system ['ls']", "is not valid YAML"),
-        ("algorthm: dqn", "unknown key 'algorthm'; choose from algorithm, actor, storage, env"),
-        ("storage: [1]", "storage must be a name, or a mapping"),
-    ],
-)
-def test_an_invalid_configuration_file_is_refused(
-    content: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "run.yaml"
-    file.write_text(content)
-    with pytest.raises(SystemExit, match=message):
-        command(monkeypatch, "train", "--config", file)
-
-
 def test_help_lists_the_options_of_the_named_classes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -522,32 +388,6 @@ def test_runs_are_listed_and_evaluated_without_being_modified(
     command(monkeypatch, "evaluate", "runs/DQN-CartPole-v1/seed-7", "--episodes", "1", "--explore")
     assert "1 episode: mean return" in printed(capsys)
     assert {file: file.read_bytes() for file in (tmp_path / "runs").glob("**/*") if file.is_file()} == before
-
-
-def test_all_evaluations_of_a_run_are_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "run"
-    learner = prl.Learner(dqn_scheme(), 200, folder)
-    learner.run()
-    learner.close()
-    rows = prl.read_evaluations(folder)
-    assert [row["steps"] for row in rows] == [100, 200]
-    for row in rows:
-        assert row["episodes"] == 2
-        assert row["minimum"] <= row["median"] <= row["maximum"]
-        # With two episodes, the mean is the median.
-        assert row["mean"] == row["median"] == (row["minimum"] + row["maximum"]) / 2
-        assert row["deviation"] == pytest.approx((row["maximum"] - row["minimum"]) / 2)
-    command(monkeypatch, "evaluations", folder)
-    head, _, *shown = (line.split() for line in capsys.readouterr().out.splitlines() if line.strip())
-    assert " ".join(head) == "steps seconds episodes mean median deviation minimum maximum length"
-    assert [cells[0] for cells in shown] == ["100", "200"]
-    command(monkeypatch, "evaluations", folder, "-o", tmp_path / "evaluations.csv")
-    with (tmp_path / "evaluations.csv").open() as file:
-        assert [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)] == rows
-    with pytest.raises(SystemExit, match=r"ends in .csv or .md, got .*\.txt"):
-        command(monkeypatch, "evaluations", folder, "-o", tmp_path / "evaluations.txt")
 
 
 @pytest.mark.long

@@ -64,9 +64,7 @@ def test_data_without_spaces_are_refused_with_the_option_that_names_an_environme
         train("--algorithm", "td3bc", "--data", path, "--steps", "3")
 
 
-def test_data_that_leave_open_how_episodes_end_are_refused_with_the_command_that_answers(
-    train: Any, tmp_path: Path
-) -> None:
+def test_data_of_unknown_ends_are_refused_with_the_command_that_answers(train: Any, tmp_path: Path) -> None:
     pytest.importorskip("h5py")
     path = LAYOUTS["D4RL"].made(tmp_path, other_names=True)
     with pytest.raises(

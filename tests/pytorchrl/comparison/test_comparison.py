@@ -48,7 +48,7 @@ def test_statistics_of_groups_equal_those_computed_by_hand(tmp_path: Path) -> No
     assert (comparison.overall, comparison.references) == ((), ())
 
 
-def test_the_last_ten_evaluations_can_be_the_score_and_tables_show_the_other_scores_too(tmp_path: Path) -> None:
+def test_the_last_ten_evaluations_can_be_the_score_beside_other_scores(tmp_path: Path) -> None:
     comparison = prl.compare_runs([two_groups(tmp_path)], score="last_ten", baseline="PPO")
     dqn = comparison.results[0]
     assert dqn.iqm.value == pytest.approx(((45 + 20) / 10 + (45 + 30) / 10) / 2)
@@ -220,9 +220,7 @@ def test_runs_without_evaluations_are_compared_by_training_returns_with_a_note(t
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_runs_whose_last_values_are_not_finite_are_noted_with_the_step_of_their_score(
-    tmp_path: Path, value: float
-) -> None:
+def test_runs_of_nonfinite_last_values_are_noted_with_the_step_of_their_score(tmp_path: Path, value: float) -> None:
     for seed in range(5):
         # The first run and those of PPO stay finite.
         more = [(4000, value), (5000, value)] if seed else [(4000, 600.0)]

@@ -130,7 +130,7 @@ def test_classes_of_a_script_are_found_anywhere_in_the_composition() -> None:
         scheme_from_config(config | {"own_classes": ["Louder"]})
 
 
-def test_an_environment_id_that_would_import_a_module_is_refused_within_other_hyper_parameters() -> None:
+def test_an_environment_id_that_imports_is_refused_in_other_hyper_parameters() -> None:
     config = through_json(noisy_scheme())
     envs = copy.deepcopy(config["train_envs"])
     envs["hyper_parameters"]["env"] = "evil:CartPole-v1"

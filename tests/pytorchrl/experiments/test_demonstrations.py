@@ -19,7 +19,7 @@ from storages.datasets import About, fill, open_dataset
 from storages.transition import ACT, REW, RHS, RHS2
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
-from tests.support.toys import Counter, Noise, continuous
+from tests.support.toys import Counter, continuous
 
 
 def counters(num_envs: int = 2, **given: Any) -> Any:
@@ -234,19 +234,3 @@ def test_recording_to_an_existing_file_or_from_a_missing_run_is_refused(tmp_path
     with pytest.raises(CheckpointError, match="is not a run folder"):
         collect_demonstrations(tmp_path / "nowhere", path=tmp_path / "other.npz", episodes=1)
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("data.npz", "precious")]
-
-
-def test_terminated_truncated_and_unfinished_episodes_are_recorded(tmp_path: Path) -> None:
-    envs = prl.VecEnv.create_factory(Noise, num_envs=3)
-    written = collect_demonstrations(
-        lambda observations: np.zeros((3, 1), np.int64), envs, path=tmp_path / "data.npz", steps=300
-    )
-    episodes = list(open_dataset(tmp_path / "data.npz"))
-    assert sum(map(len, episodes)) == written.steps == 300
-    for one in episodes:
-        *before, last = one.fields[REW][:, 0]
-        # Noise ends an episode with a reward below 0.1 or above 0.9.
-        assert all(0.1 <= reward <= 0.9 for reward in before)
-        assert (one.terminated, one.truncated) == (last < 0.1, last > 0.9)
-    assert sum(one.terminated for one in episodes) > 10 < sum(one.truncated for one in episodes)
-    assert sum(not one.terminated and not one.truncated for one in episodes) <= 3

@@ -14,6 +14,7 @@ from pytorchrl.agent.actors.encoders import some_observations
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from tests.support.by_hand import perturb
 from tests.support.every_algorithm import ACTIONS
+from tests.support.exported import exported_actions, skip_without_onnx
 from tests.support.memories import MEMORIES
 
 pytestmark = pytest.mark.filterwarnings(
@@ -80,17 +81,8 @@ def inputs_of(policy: TrainedPolicy) -> tuple[Any, list[Tensor]]:
     return taken, inputs
 
 
-def exported_actions(path: Path, inputs: list[Tensor]) -> list[np.ndarray[Any, Any]]:
-    if path.suffix == ".pt2":
-        found = torch.export.load(path).module()(*inputs)
-        return [each.detach().numpy() for each in (found if isinstance(found, tuple) else (found,))]
-    session = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files").InferenceSession(str(path))
-    return list(session.run(None, {i.name: v.numpy() for i, v in zip(session.get_inputs(), inputs, strict=True)}))
-
-
 def acts_alike(policy: TrainedPolicy, path: Path) -> None:
-    if path.suffix == ".onnx":
-        pytest.importorskip("onnxscript", reason="onnx and onnxscript write ONNX files")
+    skip_without_onnx(path.suffix)
     policy.export(path)
     taken, inputs = inputs_of(policy)
     states = policy.algorithm.actor.initial_memory(ROWS)

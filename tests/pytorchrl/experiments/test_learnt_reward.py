@@ -81,7 +81,7 @@ def test_rewards_of_the_environment_equal_the_outputs_of_the_learnt_networks(
         assert (terminated, truncated) == own[2:4]
 
 
-def test_an_algorithm_trains_on_a_learnt_reward_and_logs_the_returns_of_the_environment(tmp_path: Path) -> None:
+def test_training_on_a_learnt_reward_logs_the_returns_of_the_environment(tmp_path: Path) -> None:
     run = imitation_run(tmp_path)
     envs = prl.VecEnv.create_factory("CartPole-v1", num_envs=2, wrappers=[prl.LearntReward(run)])
     scheme = prl.Scheme(
@@ -114,7 +114,7 @@ def counted_from_one(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     return gym.wrappers.TransformAction(env, lambda action: action - 1, spaces.Discrete(2, start=1))
 
 
-def test_the_reward_function_takes_one_or_several_observations_and_actions_of_the_environment(tmp_path: Path) -> None:
+def test_the_reward_function_takes_one_or_several_observations_and_actions(tmp_path: Path) -> None:
     run = imitation_run(tmp_path, reward_of="state-action", wrappers=[counted_from_one])
     function = prl.RewardFunction(run)
     one = function(np.zeros(4, np.float32), 2)

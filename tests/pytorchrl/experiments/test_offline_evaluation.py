@@ -122,7 +122,7 @@ def test_the_action_difference_of_discrete_actions_is_the_share_that_differs(
     assert prl.ActionDifference().evaluate(scheme)["action_difference"] == pytest.approx(np.mean(differ))
 
 
-def test_the_action_difference_of_box_actions_is_the_squared_distance_on_the_networks_scale(pendulum: Path) -> None:
+def test_the_difference_of_box_actions_is_the_squared_distance_of_scaled_ones(pendulum: Path) -> None:
     scheme = sac(pendulum)
     policy, distances = TrainedPolicy(scheme.algorithm), []
     for episode in open_dataset(pendulum):
@@ -131,7 +131,7 @@ def test_the_action_difference_of_box_actions_is_the_squared_distance_on_the_net
     assert prl.ActionDifference().evaluate(scheme)["action_difference"] == pytest.approx(np.mean(distances), rel=1e-4)
 
 
-def test_the_action_difference_of_a_decision_transformer_is_that_of_its_actions_in_turn(pendulum: Path) -> None:
+def test_the_difference_of_a_decision_transformer_is_of_its_actions_in_turn(pendulum: Path) -> None:
     scheme = scheme_of(
         prl.DecisionTransformer.create_factory(embedding_size=8, num_layers=1, context_length=4, test_every=0),
         pendulum,

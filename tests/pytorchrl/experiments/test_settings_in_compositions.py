@@ -28,7 +28,7 @@ def test_a_schedule_is_restored_from_plain_data(schedule: Any) -> None:
     assert json.loads(json.dumps(scheme.config)) == config
 
 
-def test_a_run_with_a_function_as_a_schedule_is_resumed_with_the_scheme_of_its_script(tmp_path: Path) -> None:
+def test_a_run_with_a_function_as_a_schedule_is_resumed_with_its_scheme(tmp_path: Path) -> None:
     def scheme() -> prl.Scheme:
         schedule = prl.FunctionSchedule(lambda progress: 1e-2 * math.exp(-progress), 0, 1e-2)
         return dqn_scheme(algorithm={"lr": schedule, "test_every": 0})

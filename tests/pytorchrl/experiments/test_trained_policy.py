@@ -1,9 +1,5 @@
 """A trained policy acts in a plain gymnasium loop as in the evaluations of its run."""
 
-import functools
-import re
-import resource
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,96 +18,10 @@ import pytorchrl as prl
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from pytorchrl.experiments.recordings.demonstrations import collect_demonstrations
 from pytorchrl.scheme.evaluation import evaluate
-from tests.support.by_hand import envs_with, perturb
 from tests.support.comparison import assert_equal
-from tests.support.data_sets import recorded
+from tests.support.finished_runs import RUNS, trained
 from tests.support.memories import FastWeights, LeakyIntegrator, LinearAfterGRU
 from tests.support.toys import Counter
-
-RUNS: dict[str, tuple[Any, Any, Any, Any]] = {
-    "dqn": (
-        prl.DQN.create_factory(start_steps=50, test_every=100, num_test_episodes=2),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(16,), normalize_observations=True),
-        prl.ReplayBuffer.create_factory(size=500),
-        "CartPole-v1",
-    ),
-    "dqn with memory": (
-        prl.DQN.create_factory(start_steps=50, mini_batch_size=8, test_every=100, num_test_episodes=2),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(16,), memory="lstm", memory_size=8),
-        prl.ReplayBuffer.create_factory(size=500, sequences=prl.Sequences(5)),
-        "CartPole-v1",
-    ),
-    "sac": (
-        prl.SAC.create_factory(start_steps=50, mini_batch_size=8, test_every=100, num_test_episodes=2),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(16,)),
-        prl.ReplayBuffer.create_factory(size=500),
-        "Pendulum-v1",
-    ),
-    "iqn": (
-        prl.IQN.create_factory(start_steps=50, risk=prl.risk_measures.CVaR(0.25), mini_batch_size=8, test_every=0),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(16,)),
-        prl.ReplayBuffer.create_factory(size=500),
-        "CartPole-v1",
-    ),
-    "c51": (
-        prl.CategoricalDQN.create_factory(start_steps=50, mini_batch_size=8, test_every=0),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(16,)),
-        prl.ReplayBuffer.create_factory(size=500),
-        "CartPole-v1",
-    ),
-    "dueling iqn with a hidden layer": (
-        prl.IQN.create_factory(start_steps=50, quantile_layers=(8,), mini_batch_size=8, test_every=0),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(16,), dueling=True),
-        prl.ReplayBuffer.create_factory(size=500),
-        "CartPole-v1",
-    ),
-    "naf": (
-        prl.NAF.create_factory(start_steps=50, mini_batch_size=8, test_every=0),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(16,)),
-        prl.ReplayBuffer.create_factory(size=500),
-        "Pendulum-v1",
-    ),
-    "ppo with memory": (
-        prl.PPO.create_factory(num_mini_batch=1, test_every=100, num_test_episodes=2),
-        prl.OnPolicyActor.create_factory(hidden_sizes=(16,), memory="gru", memory_size=8, normalize_observations=True),
-        prl.GAEBuffer.create_factory(size=50),
-        "Pendulum-v1",
-    ),
-}
-
-
-def trained(name: str, folder: Path) -> prl.Learner:
-    algorithm, actor, storage, env = RUNS[name]
-    scheme = prl.Scheme(algorithm, actor, storage, prl.VecEnv.create_factory(env), seed=1)
-    learner = prl.Learner(scheme, target_steps=150, log_dir=folder)
-    learner.run()
-    return learner
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return a function that makes the folder of a finished run, once for each composition; tests only read it."""
-
-    @functools.cache
-    def make(name: str) -> Path:
-        folder = tmp_path_factory.mktemp("runs") / "run"
-        trained(name, folder).close()
-        return folder
-
-    return make
-
-
-def returns_of(policy: TrainedPolicy, env: gym.Env[Any, Any], seeds: list[int]) -> list[float]:
-    returns = []
-    for seed in seeds:
-        policy.reset()
-        observation, _ = env.reset(seed=seed)
-        total, over = 0.0, False
-        while not over:
-            observation, reward, terminated, truncated, _ = env.step(policy(observation))
-            total, over = total + float(reward), terminated or truncated
-        returns.append(total)
-    return returns
 
 
 @pytest.mark.quick_share(0.4)
@@ -136,25 +46,6 @@ def test_a_loaded_policy_acts_as_in_an_evaluation(name: str, tmp_path: Path) -> 
     assert before == {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
 
 
-def test_the_returns_of_a_loaded_policy_equal_those_of_greedy_actions(tmp_path: Path) -> None:
-    learner = trained("dqn", tmp_path / "run")
-    env = gym.make("CartPole-v1")
-    policy = prl.load_policy(tmp_path / "run")
-    returns = returns_of(policy, env, [5, 6])
-    acted_by_hand = []
-    for seed in (5, 6):
-        observation, _ = env.reset(seed=seed)
-        total, over = 0.0, False
-        while not over:
-            with torch.no_grad():
-                values = learner.scheme.algorithm.q(learner.scheme.actor.view(torch.tensor(observation)[None])).values
-            observation, reward, terminated, truncated, _ = env.step(int(values.argmax()))
-            total, over = total + float(reward), terminated or truncated
-        acted_by_hand.append(total)
-    assert returns == acted_by_hand
-    learner.close()
-
-
 def test_the_best_weights_are_loaded_as_a_policy(tmp_path: Path) -> None:
     learner = trained("sac", tmp_path / "run")
     policy = prl.load_policy(tmp_path / "run" / "best_weights.pt")
@@ -166,7 +57,7 @@ def test_the_best_weights_are_loaded_as_a_policy(tmp_path: Path) -> None:
     learner.close()
 
 
-def test_a_policy_acts_in_several_environments_and_resets_its_memory_where_episodes_begin(
+def test_a_policy_of_several_environments_resets_its_memory_with_episodes(
     finished: Callable[[str], Path],
 ) -> None:
     run = finished("dqn with memory")
@@ -457,160 +348,3 @@ def test_weights_of_other_networks_are_refused_before_memory_is_allocated(
     torch.save(state, tmp_path / "large.pt")
     with pytest.raises(prl.CheckpointError, match=r"large\.pt does not fit its own composition: the weights"):
         prl.load_policy(tmp_path / "large.pt")
-
-
-def exported_file(policy: TrainedPolicy, path: Path) -> Path:
-    """Export a policy; skips the test if an older torch refuses with the error that names a later version."""
-    try:
-        return policy.export(path)
-    except RuntimeError as error:
-        if _HAS_OLDER_TORCH and "A later version may" in str(error):
-            pytest.skip(str(error))
-        raise
-
-
-@pytest.mark.quick_share(0, long=0.6)
-@pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize(
-    "suffix", [pytest.param(".pt2", marks=pytest.mark.long), pytest.param(".onnx", marks=pytest.mark.long)]
-)
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-def test_an_exported_policy_returns_the_same_actions(
-    name: str, suffix: str, finished: Callable[[str], Path], tmp_path: Path
-) -> None:
-    if suffix == ".onnx":
-        pytest.importorskip("onnxscript", reason="onnx and onnxscript write ONNX files")
-        runtime = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files")
-    run = finished(name)
-    policy = prl.load_policy(run)
-    path = exported_file(policy, tmp_path / f"policy{suffix}")
-    size = policy.observation_space.shape
-    generator = np.random.default_rng(0)
-    remembers = policy.algorithm.actor.memory is not None
-    states = policy.algorithm.actor.initial_memory(5)
-    session = runtime.InferenceSession(str(path)) if suffix == ".onnx" else None
-    exported = torch.export.load(path).module() if suffix == ".pt2" else None
-    for _ in range(4):
-        observations = generator.normal(size=(5, *size)).astype(np.float32)
-        inputs = [torch.from_numpy(observations)] + ([states] if remembers else [])
-        if session is not None:
-            outputs = session.run(None, {i.name: v.numpy() for i, v in zip(session.get_inputs(), inputs, strict=True)})
-        else:
-            assert exported is not None
-            found = exported(*inputs)
-            outputs = [part.numpy() for part in (found if isinstance(found, tuple) else (found,))]
-        if remembers:
-            states = torch.from_numpy(np.array(outputs[1]))
-        np.testing.assert_allclose(outputs[0].reshape(5, -1), policy(observations).reshape(5, -1), rtol=1e-4, atol=1e-5)
-    # Classes that torch derives from the networks' during the export do not hide them from runs loaded later.
-    assert type(prl.load_policy(run).algorithm) is type(policy.algorithm)
-
-
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize(
-    "actions",
-    [
-        spaces.Discrete(3, start=5),
-        spaces.Discrete(3, start=-1),
-        spaces.MultiDiscrete([3, 2], start=[1, 5]),
-        spaces.MultiDiscrete([3, 2]),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("suffix", [".pt2", pytest.param(".onnx", marks=pytest.mark.long)])
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-def test_an_exported_policy_counts_actions_as_the_environment_does(actions: Any, suffix: str, tmp_path: Path) -> None:
-    envs = envs_with(actions)
-    actor = prl.OnPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
-    algorithm = prl.PPO.create_factory()("cpu", actor, envs)
-    perturb(actor, 1, 2.0)
-    policy = TrainedPolicy(algorithm)
-    path = exported_file(policy, tmp_path / f"policy{suffix}")
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
-    observations = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
-    if suffix == ".onnx":
-        pytest.importorskip("onnxscript", reason="onnx and onnxscript write ONNX files")
-        session = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files").InferenceSession(str(path))
-        [found] = session.run(None, {session.get_inputs()[0].name: observations})
-    else:
-        found = torch.export.load(path).module()(torch.from_numpy(observations)).numpy()
-    chosen = policy(observations)
-    assert len(np.unique(chosen, axis=0)) > 1
-    np.testing.assert_array_equal(found.reshape(chosen.shape), chosen)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
-@pytest.mark.parametrize("cls", [prl.BCQ, prl.BEAR, prl.QtOpt])
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-def test_an_exported_policy_that_draws_proposals_draws_some_for_any_number_of_rows(
-    cls: Any, suffix: str, tmp_path: Path
-) -> None:
-    data = prl.from_dataset(prl.ReplayBuffer.create_factory(size=100), recorded(tmp_path / "data.npz", "Pendulum-v1"))
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(16,))
-    envs = prl.VecEnv.create_factory("Pendulum-v1")
-    scheme = prl.Scheme(cls.create_factory(test_every=0), actor, data, test_envs_factory=envs)
-    learner = prl.Learner(scheme, 2, tmp_path / "run")
-    learner.run()
-    learner.close()
-    path = exported_file(prl.load_policy(tmp_path / "run"), tmp_path / f"policy{suffix}")
-    if suffix == ".onnx":
-        pytest.importorskip("onnxscript", reason="onnx and onnxscript write ONNX files")
-        session = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files").InferenceSession(str(path))
-    exported = torch.export.load(path).module() if suffix == ".pt2" else None
-    generator = np.random.default_rng(0)
-    for rows in (1, 2, 5):
-        seen = generator.normal(size=(rows, 3)).astype(np.float32)
-        if exported is not None:
-            drawn = [exported(torch.from_numpy(seen)).numpy() for _ in range(2)]
-        else:
-            drawn = [session.run(None, {session.get_inputs()[0].name: seen})[0] for _ in range(2)]
-        assert drawn[0].shape == (rows, 1)
-        assert np.abs(drawn[0]).max() <= 2
-        # The best of BCQ's proposals often has the clipped latents that were the best before, QtOpt's is often a bound.
-        assert cls is not prl.BEAR or (drawn[0] != drawn[1]).any()
-
-
-def test_a_policy_is_exported_to_known_formats_only(finished: Callable[[str], Path], tmp_path: Path) -> None:
-    run = finished("dqn")
-    with pytest.raises(ValueError, match=r"ends in \.onnx or \.pt2, got .*policy\.h5"):
-        prl.load_policy(run).export(tmp_path / "policy.h5")
-
-
-def test_an_export_makes_missing_folders_and_refuses_a_folder_in_place_of_a_file(
-    finished: Callable[[str], Path], tmp_path: Path
-) -> None:
-    policy = prl.load_policy(finished("dqn"))
-    assert policy.export(tmp_path / "new" / "folder" / "q.pt2").stat().st_size
-    (tmp_path / "q.pt2").mkdir()
-    for folder in (tmp_path, tmp_path / "q.pt2"):
-        with pytest.raises(IsADirectoryError, match=f"^{folder} is a folder; name a file in it that ends in .onnx or"):
-            policy.export(folder)
-
-
-def test_an_export_to_a_disk_that_cannot_be_written_names_the_disk_and_not_the_version_of_torch(
-    finished: Callable[[str], Path], tmp_path: Path
-) -> None:
-    policy = prl.load_policy(finished("dqn"))
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    try:
-        with pytest.raises(OSError, match=r"^\[Errno 27\] File too large"):
-            policy.export(tmp_path / "policy.pt2")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, ignored)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_policy_that_torch_cannot_export_is_an_error_that_names_the_version(
-    finished: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("Constraints violated (rows)!\nMore lines.")
-
-    monkeypatch.setattr(torch.export, "export", refuse)
-    expected = rf"^torch {re.escape(torch.__version__)} cannot export this policy of DQN to .*policy\.pt2: "
-    with pytest.raises(RuntimeError, match=expected + r"Constraints violated \(rows\)! A later version may"):
-        prl.load_policy(finished("dqn")).export(tmp_path / "policy.pt2")

@@ -62,7 +62,7 @@ def test_environments_count_alike_however_many_runs_they_have(statistic: Any) ->
     assert value_of(strata, statistic) == pytest.approx(by_hand[statistic], rel=1e-12)
 
 
-def test_environments_of_equal_numbers_of_runs_have_the_statistics_of_all_runs_together() -> None:
+def test_environments_of_equally_many_runs_have_the_statistics_of_all_runs() -> None:
     strata = list(np.random.default_rng(2).normal(size=(3, 5)))
     together = np.concatenate(strata)
     assert value_of(strata, "iqm") == interquartile_mean(together)
@@ -136,7 +136,7 @@ def test_curves_without_a_common_range_are_not_aggregated() -> None:
     assert (touching.x.tolist(), touching.values.tolist()) == ([10], [3])
 
 
-def test_a_single_curve_keeps_its_points_and_several_curves_are_reduced_to_200_points() -> None:
+def test_one_curve_keeps_its_points_and_several_are_reduced_to_200_points() -> None:
     random = np.random.default_rng(0)
     curves = [Curve(np.sort(random.uniform(0, 100, 900)), np.full(900, 4.0)) for _ in range(3)]
     alone, joined = band_of(curves[:1]), band_of(curves)

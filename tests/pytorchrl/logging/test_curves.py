@@ -41,7 +41,7 @@ def test_returns_of_training_and_evaluation_are_curves_over_steps(tmp_path: Path
         ({"env": "CartPole-v0"}, False, True),
     ],
 )
-def test_training_returns_are_hidden_if_evaluations_have_other_environments_or_rewards(
+def test_training_returns_are_hidden_beside_evaluations_in_other_environments(
     test_envs: dict[str, Any] | None, evaluated: bool, shown: bool, tmp_path: Path
 ) -> None:
     records = [{"steps": 100.0, "train/return": 1.0}, {"steps": 100.0, "test/return": 5.0}][: 1 + evaluated]

@@ -129,7 +129,7 @@ def test_truncating_drops_the_records_of_later_steps_and_leaves_the_others_uncha
     assert path.read_text() == "\n".join(lines[:2]) + "\n"
 
 
-def test_records_that_were_written_after_a_run_was_saved_are_dropped_even_at_the_same_steps(path: Path) -> None:
+def test_records_written_after_a_run_was_saved_are_dropped_at_equal_steps_too(path: Path) -> None:
     written(path, {"steps": 1}, {"steps": 2}, {"steps": 2, "train/resets": 1}, {"steps": 3})
     file = MetricsFile(path, goes_on_at=2)
     file.records = 2

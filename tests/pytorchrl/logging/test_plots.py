@@ -162,15 +162,6 @@ def test_another_statistic_can_be_drawn(tmp_path: Path, statistic: str, value: f
     assert caption(figure).startswith({"iqm": "interquartile mean"}.get(statistic, statistic))
 
 
-def test_seeds_with_storages_in_different_directories_are_drawn_as_one_line(tmp_path: Path) -> None:
-    folders = [run_folder(tmp_path / str(seed), test=[(0, 1.0), (100, 2.0)], seed=seed, lr=0.1) for seed in (1, 2)]
-    for folder in folders:
-        config = json.loads((folder / "config.json").read_text())
-        storage = {"name": "ReplayBuffer", "hyper_parameters": {"size": 5, "directory": str(folder / "replay")}}
-        (folder / "config.json").write_text(json.dumps(config | {"storage": storage}))
-    assert caption(drawn(*folders)).startswith("interquartile mean of 2 runs")
-
-
 def test_seeds_without_a_common_range_are_separate_lines_of_one_color(tmp_path: Path) -> None:
     first = run_folder(tmp_path / "1", test=[(0, 1.0), (10, 2.0)], seed=1, lr=0.1)
     second = run_folder(tmp_path / "2", test=[(20, 3.0), (30, 4.0)], seed=2, lr=0.1)
@@ -310,39 +301,12 @@ def test_an_svg_is_reproducible(tmp_path: Path) -> None:
     assert plot_runs([folder], tmp_path / "curve.svg").read_bytes() == first
 
 
-def test_a_folder_of_runs_is_drawn(tmp_path: Path) -> None:
-    for seed in range(6):
-        run_folder(tmp_path / "runs" / f"seed-{seed}", test=[(0, 1.0), (5, 2.0)], seed=seed, lr=1)
-    plot_runs([tmp_path / "runs"], tmp_path / "curve.png")
-    assert (tmp_path / "curve.png").stat().st_size > 10_000
-    assert len(list((tmp_path / "runs").rglob("*"))) == 6 * 3
-
-
-def test_a_run_named_twice_is_drawn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    figures: list[Figure] = []
-    save = Figure.savefig
-
-    def save_and_record(self: Figure, *arguments: Any, **options: Any) -> None:
-        figures.append(self)
-        save(self, *arguments, **options)
-
-    monkeypatch.setattr(Figure, "savefig", save_and_record)
-    folder = run_folder(tmp_path / "run", test=[(0, 1.0), (10, 2.0)], lr=0.1)
-    plot_runs([folder, folder], tmp_path / "curve.png")
-    assert caption(figures[0]) == ""
-
-
 @pytest.mark.parametrize("name", ["curve.pdf", "curve", "png"])
 def test_a_picture_of_another_file_type_is_refused(tmp_path: Path, name: str) -> None:
     folder = run_folder(tmp_path / "run", test=[(0, 1.0)])
     with pytest.raises(ValueError, match=r"its name must end in \.png or \.svg, got '.*" + name):
         plot_runs([folder], tmp_path / name)
     assert not (tmp_path / name).exists()
-
-
-def test_plotting_no_folders_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="there is no run with measurements in no folder"):
-        plot_runs([], tmp_path / "curve.png")
 
 
 def test_an_unreadable_run_leaves_the_old_picture_unchanged(tmp_path: Path) -> None:

@@ -106,18 +106,6 @@ def test_no_output_is_written_to_a_dumb_or_non_interactive_terminal(
     assert terminal.received == ""
 
 
-def test_updates_outside_the_context_of_the_display_are_not_drawn() -> None:
-    terminal, clock = Terminal(), Clock()
-    progress = display(terminal, clock)
-    progress.update(500, METRICS)
-    assert terminal.received == ""
-    with progress:
-        pass
-    ended = terminal.received
-    progress.update(1000, METRICS)
-    assert terminal.received == ended
-
-
 def test_the_display_shows_steps_speed_and_time_left() -> None:
     terminal, clock = Terminal(), Clock()
     with display(terminal, clock, target_steps=100_000) as progress:
@@ -161,19 +149,6 @@ def test_the_speed_of_a_resumed_run_excludes_the_steps_before_the_resume() -> No
         clock.seconds += 2.0
         progress.update(1_000_100)
     assert terminal.lines[1].endswith("  1,000,100 / 1,000,100 steps   25 steps/s   took 0:04")
-
-
-def test_time_before_the_display_is_entered_does_not_count() -> None:
-    terminal, clock = Terminal(), Clock()
-    progress = display(terminal, clock)
-    clock.seconds += 3600.0
-    with progress:
-        clock.seconds += 10.0
-        progress.update(100)
-        assert "   10 steps/s   1:30 left" in terminal.lines[1]
-        clock.seconds += 10.0
-        progress.update(1000)
-    assert "took 0:20" in terminal.lines[1]
 
 
 def test_the_latest_metrics_are_shown_below_the_bar_with_those_of_training_first() -> None:
@@ -221,15 +196,6 @@ def test_lines_that_are_too_long_for_a_very_narrow_terminal_are_truncated() -> N
         assert all(len(line) <= 24 for line in terminal.lines)
         assert terminal.lines[0] == "DQN in runs/cartpole-se…"
         assert any("policy loss" in line and line.endswith("…") for line in terminal.lines)
-
-
-def test_steps_and_speed_are_not_repeated_below_the_bar() -> None:
-    terminal = Terminal()
-    with display(terminal, Clock()) as progress:
-        progress.update(1000, METRICS)
-    assert "77" not in terminal.text
-    assert "seconds" not in terminal.text
-    assert terminal.text.count("steps") == 1
 
 
 def test_the_display_draws_few_frames_per_second_even_with_frequent_updates() -> None:

@@ -240,5 +240,5 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(RuntimeError, match=r'needs the package plotly: pip install "\.\[report\]"'):
+    with pytest.raises(RuntimeError, match=r'needs the package plotly: pip install "pytorchrl-toolkit\[report\]"'):
         write_report([tmp_path], tmp_path / "report.html")

@@ -132,7 +132,7 @@ BATCHES: dict[str, tuple[Any, Any, Any, str]] = {
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_more_batches_than_rows_of_a_rollout_are_refused_before_anything_is_collected(name: str) -> None:
+def test_more_batches_than_rows_of_a_rollout_are_refused_at_once(name: str) -> None:
     algorithm, actor, storage, message = BATCHES[name]
     with pytest.raises(prl.CompositionError, match=f"Scheme: {message}"):
         prl.Scheme(algorithm, actor, storage, prl.VecEnv.create_factory("CartPole-v1", 2))
@@ -194,3 +194,9 @@ def test_a_custom_algorithm_declares_the_sources_that_it_needs() -> None:
     scheme.collect(8)
     assert len(scheme.sources["old"]) == 0, "steps of the environments go only into the main source"
     scheme.close()
+
+
+def test_retrace_needs_an_actor_with_action_values() -> None:
+    message = "RetraceBuffer computes targets from action values, which the actor of"
+    with pytest.raises(prl.CompositionError, match=message):
+        prl.Scheme(prl.PPO.create_factory(), ON, prl.RetraceBuffer.create_factory(size=8), ENVS)

@@ -79,7 +79,7 @@ def test_an_endless_episode_is_truncated_at_the_maximum_length_with_a_warning() 
     assert evaluation.metrics["test/episodes_cut"] == 1
 
 
-def test_environments_play_their_share_of_episodes_beside_one_with_a_truncated_episode() -> None:
+def test_environments_play_their_share_of_episodes_beside_a_truncated_one() -> None:
     lengths = iter([2, 10**9])
     envs = prl.VecEnv(lambda: Counter(length=next(lengths)), num_envs=2)
     scheme = dqn_scheme(envs=prl.VecEnv.create_factory(Counter))
@@ -124,10 +124,8 @@ class Presses(gym.Wrapper[Any, Any, Any, Any]):
         return self.env.step(action)
 
 
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("at", ["in the middle", "at the end"])
-def test_a_run_stopped_by_a_signal_in_an_evaluation_repeats_the_evaluation_when_resumed(
+@pytest.mark.parametrize(("number", "at"), [(signal.SIGINT, "in the middle"), (signal.SIGTERM, "at the end")])
+def test_a_run_stopped_in_an_evaluation_repeats_it_when_resumed(
     number: int, at: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = 260 if at == "in the middle" else 200

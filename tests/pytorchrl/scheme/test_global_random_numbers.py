@@ -111,7 +111,7 @@ def test_trials_of_a_sweep_draw_numbers_that_follow_from_their_seeds(tmp_path: P
     assert_seeded_apart(runs, processes=1)
 
 
-def test_environments_without_a_run_draw_apart_and_follow_from_the_generators_of_the_process_that_makes_them(
+def test_environments_without_a_run_follow_from_the_generators_of_their_maker(
     tmp_path: Path,
 ) -> None:
     def drawn(name: str, seed: int) -> Any:

@@ -87,9 +87,7 @@ def test_a_run_without_environments_mixes_data_sets(data: Path) -> None:
     scheme.close()
 
 
-def test_a_run_with_several_data_sets_continues_with_them_in_the_order_of_its_configuration(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_run_of_several_data_sets_continues_with_them_in_their_order(data: Path, tmp_path: Path) -> None:
     def scheme() -> prl.Scheme:
         sources = {"other": prl.from_dataset(REPLAY, other), "again": prl.from_dataset(REPLAY, data)}
         return prl.Scheme(

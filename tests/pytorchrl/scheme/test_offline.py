@@ -16,14 +16,12 @@ from pytorchrl.experiments.inspection.overview import inspect_storage
 from pytorchrl.logging.curves import read_run
 from pytorchrl.logging.groups import grouped
 from storages import DatasetError
-from storages.datasets import SelectedDataset, episodes_of, fill, open_dataset, return_of, write_dataset
-from storages.episode import Episode
+from storages.datasets import SelectedDataset, episodes_of, fill, open_dataset, return_of
 from storages.transition import ACT, INDICES, OBS, REW, RTG
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme
 from tests.support.data_sets import balance, cloning, recorded
 from tests.support.folders import content
-from tests.support.toys import Counter
 from tests.support.training import stopped
 
 ONE = prl.VecEnv.create_factory("CartPole-v1")
@@ -48,17 +46,6 @@ def test_steps_are_updates_for_records_evaluations_schedules_and_checkpoints(dat
     assert scheme.algorithm.updates == 20
     assert scheme.algorithm.training.groups["policy"].stepper.learning_rate == 0.0
     assert learner.curve_file.is_file()
-
-
-def test_progress_is_reported_in_updates(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    learner = prl.Learner(cloning(data), 30, tmp_path / "run")
-    stopped(learner, 12, monkeypatch)
-    learner.print_info()
-    printed = capsys.readouterr().out
-    assert f"Stopped at 12 of 30 updates; continue with\n  {learner.resume_command}\n" in printed
-    assert "12 of 30 updates" in printed.splitlines()[-1]
 
 
 def test_a_run_folder_alone_opens_no_data_set(data: Path, tmp_path: Path) -> None:
@@ -188,23 +175,6 @@ def test_a_checkpoint_holds_no_copy_of_the_data(data: Path) -> None:
     assert not any(isinstance(value, torch.Tensor) and value.numel() > 10 for value in state.values())
 
 
-def test_changed_data_is_refused_when_a_run_is_resumed(data: Path, tmp_path: Path) -> None:
-    prl.Learner(cloning(data), 5, tmp_path / "run").run()
-    data.unlink()
-    recorded(data, seed=1)
-    with pytest.raises(prl.CheckpointError, match=r"the source 'main' is not what the run learnt from: .*data\.npz"):
-        prl.Learner.resume(tmp_path / "run", scheme=cloning(data))
-
-
-def test_a_run_resumes_with_its_data_at_another_path(data: Path, tmp_path: Path) -> None:
-    prl.Learner(cloning(data), 5, tmp_path / "run").run()
-    moved = data.rename(tmp_path / "moved.npz")
-    learner = prl.Learner.resume(tmp_path / "run", scheme=cloning(moved), target_steps=8)
-    assert learner.run()
-    with pytest.raises(prl.CompositionError, match=r"moved\.npz"):
-        prl.Learner.resume(tmp_path / "run")
-
-
 def test_inspecting_a_storage_filled_from_a_data_set_is_refused_by_name(data: Path, tmp_path: Path) -> None:
     prl.Learner(cloning(data), 5, tmp_path / "run").run()
     with pytest.raises(prl.CheckpointError, match=r"filled from the data set .*data\.npz"):
@@ -297,58 +267,6 @@ def test_a_directory_is_filled_from_a_data_set_only_once(data: Path, tmp_path: P
     scheme.close()
 
 
-def test_a_partly_filled_directory_is_refused(data: Path, tmp_path: Path) -> None:
-    factory = prl.ReplayBuffer.create_factory(size=100, directory=tmp_path / "kept")
-    storage = factory("cpu", None, None, None)
-    fill(storage, list(open_dataset(data))[:1])
-    storage.close()
-    with pytest.raises(DatasetError, match=r"kept holds 20 transitions, fewer than the 60 of .*data\.npz"):
-        cloning(data, factory)
-
-
-def test_a_storage_with_too_few_bytes_for_the_data_is_refused(data: Path) -> None:
-    with pytest.raises(
-        DatasetError, match=r"has 60 transitions, the storage holds \d+ of them in max_bytes=1000; make"
-    ):
-        cloning(data, prl.ReplayBuffer.create_factory(size=None, max_bytes=1_000))
-
-
-def test_a_storage_that_is_too_small_for_the_data_is_refused(data: Path) -> None:
-    with pytest.raises(DatasetError, match=r"data\.npz has 60 transitions, the storage holds 59; make it larger"):
-        cloning(data, prl.ReplayBuffer.create_factory(size=59))
-
-
-WRONG_CHOICES: list[tuple[Any, list[Any], str]] = [
-    (spaces.Discrete(4), [[0], [4]], r"action \[4\] in step 1 of episode 1 is not in Discrete\(4\)"),
-    (spaces.Discrete(2, start=3), [[3], [0]], r"action \[3\] in step 0 of episode 1 .* counted from 0"),
-    (spaces.MultiDiscrete([2, 3]), [[1, 2], [2, 0]], r"action \[2, 0\] in step 1"),
-    (spaces.MultiBinary(2), [[1, 0], [0, -1]], r"action \[0, -1\] in step 1"),
-]
-
-
-@pytest.mark.parametrize(
-    ("space", "actions", "message"), WRONG_CHOICES, ids=[str(space) for space, _, _ in WRONG_CHOICES]
-)
-def test_actions_that_are_not_among_the_choices_are_refused(
-    space: Any, actions: list[Any], message: str, tmp_path: Path
-) -> None:
-    def episode(taken: Any) -> Episode:
-        fields = {ACT: np.array(taken), REW: np.zeros((2, 1), np.float32)}
-        return Episode(np.zeros((3, 2), np.float32), fields, terminated=True, truncated=False)
-
-    right = [[0] * len(actions[0])] * 2
-    path = tmp_path / "wrong.npz"
-    write_dataset(path, [episode(right), episode(actions)])
-    envs = prl.VecEnv.create_factory(Counter, env_kwargs={"kind": "vector", "actions": space})
-    with pytest.raises(DatasetError, match=rf"wrong\.npz: the {message}"):
-        prl.Scheme(
-            prl.BehaviourCloning.create_factory(test_every=0),
-            prl.OffPolicyActor.create_factory(),
-            prl.from_dataset(prl.ReplayBuffer.create_factory(size=10), path),
-            test_envs_factory=envs,
-        )
-
-
 def test_collected_steps_are_added_to_the_data_of_a_filled_storage(data: Path, tmp_path: Path) -> None:
     scheme = prl.Scheme(
         prl.DQN.create_factory(start_steps=4, mini_batch_size=8, test_every=0),
@@ -371,81 +289,6 @@ def test_without_environments_the_spaces_are_those_of_the_data(data: Path) -> No
     assert not scheme.can_evaluate
     with pytest.raises(prl.CompositionError, match=r"no environments to evaluate in; give it test_envs_factory"):
         scheme.evaluate(1)
-
-
-def test_a_data_set_without_spaces_is_refused_without_environments(tmp_path: Path) -> None:
-    file = tmp_path / "flat.npz"
-    np.savez(
-        file,
-        observations=np.zeros((6, 4), np.float32),
-        actions=np.zeros(6, np.int64),
-        rewards=np.zeros(6, np.float32),
-        terminals=np.arange(6) == 5,
-        timeouts=np.zeros(6),
-    )
-    with pytest.raises(DatasetError, match=r"does not contain the spaces .* give the scheme test_envs_factory"):
-        cloning(file)
-    assert len(cloning(file, test_envs_factory=CARTPOLE).storage) == 6
-
-
-def parts(**changes: Any) -> dict[str, Any]:
-    return {
-        "algo_factory": prl.BehaviourCloning.create_factory(),
-        "actor_factory": prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
-        "storage_factory": prl.ReplayBuffer.create_factory(size=100),
-    } | changes
-
-
-REPLAY = prl.ReplayBuffer.create_factory(size=100)
-ROLLOUT = prl.GAEBuffer.create_factory(size=16)
-GAIL = {
-    "algo_factory": prl.GAIL.create_factory(),
-    "actor_factory": prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
-    "storage_factory": ROLLOUT,
-    "train_envs_factory": CARTPOLE,
-}
-MISFITS: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown spaces": ({}, "the spaces of observations and actions are not known; give it test_envs_factory"),
-    "an unknown source": (
-        {"sources": {"expert": REPLAY}, "test_envs_factory": CARTPOLE},
-        "BehaviourCloning knows no source 'expert'; it learns from 'main'",
-    ),
-    "no expert": (GAIL, r"GAIL needs a source 'expert'; give it sources=\{'expert': ...\}, such as from_dataset"),
-    "an expert in a rollout": (
-        GAIL | {"sources": {"expert": ROLLOUT}},
-        "GAIL learns from replayed transitions, but GAEBuffer holds one rollout",
-    ),
-    "data in a rollout": (
-        {"storage_factory": ROLLOUT, "test_envs_factory": CARTPOLE},
-        "BehaviourCloning learns from replayed transitions, but GAEBuffer holds one rollout",
-    ),
-    "on-policy without environments": (
-        GAIL | {"sources": {"expert": REPLAY}, "train_envs_factory": None, "test_envs_factory": CARTPOLE},
-        "GAIL learns from steps of its own policy; give the scheme train_envs_factory",
-    ),
-    "collected steps beside the data": (
-        {"train_envs_factory": CARTPOLE},
-        "BehaviourCloning learns from a data set.*leave out train_envs_factory",
-    ),
-    "no factory": ({"sources": {"expert": "expert.npz"}}, r"sources\['expert'\] must be made by create_factory"),
-}
-
-
-@pytest.mark.parametrize("name", MISFITS)
-def test_incompatible_parts_are_refused_by_name(name: str) -> None:
-    changes, message = MISFITS[name]
-    with pytest.raises(prl.CompositionError, match=message):
-        prl.Scheme(**parts(**changes))
-
-
-def test_data_of_other_observations_is_refused_by_name(data: Path) -> None:
-    pendulum = prl.VecEnv.create_factory("Pendulum-v1")
-    with pytest.raises(DatasetError, match=r"Observation has shape \(4,\) in the data set, and \(3,\) in the environ"):
-        cloning(data, test_envs_factory=pendulum)
-
-
-def test_rewards_of_the_data_are_stored_as_recorded(data: Path) -> None:
-    assert (cloning(data).storage.get_all_buffer_data()[REW] == 1).all()
 
 
 def returns_in(storage: Any) -> list[float]:
@@ -497,19 +340,6 @@ def test_a_run_cannot_be_resumed_with_other_episodes_of_the_data(data: Path, tmp
     with pytest.raises(prl.CheckpointError, match=r"storage\.select\.seed: 1 here, 0 in the checkpoint"):
         prl.Learner.resume(tmp_path / "run", scheme=scheme(seed=1))
     assert prl.Learner.resume(tmp_path / "run", scheme=scheme(), target_steps=8).run()
-
-
-def test_the_normalisation_of_the_data_is_saved_with_the_weights(data: Path, tmp_path: Path) -> None:
-    scheme = cloning(data, actor={"normalize_observations": True})
-    learner = prl.Learner(scheme, 6, tmp_path / "run")
-    assert learner.run()
-    learner.close()
-    policy = prl.load_policy(learner.save_policy(tmp_path / "weights.pt"))
-    seen = np.concatenate([np.asarray(episode.observations)[:-1] for episode in open_dataset(data)])
-    normalization = policy.algorithm.actor.normalization
-    assert normalization is not None
-    normalised = normalization(torch.from_numpy(seen)).numpy()
-    np.testing.assert_allclose(normalised, (seen - seen.mean(0)) / seen.std(0), rtol=1e-3, atol=1e-4)
 
 
 def test_held_out_episodes_do_not_count_for_the_normalisation(tmp_path: Path) -> None:

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 import pytorchrl as prl
-from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme
 from tests.support.data_sets import recorded
-from tests.support.training import saved_and_loaded, train
+from tests.support.training import train
 
 
 def limited(ratio: float, min_size: int = 30, tolerance: float = 0.0, **changes: Any) -> prl.Scheme:
@@ -24,29 +23,6 @@ def test_the_given_number_of_rows_is_drawn_per_transition(ratio: float, updates:
     scheme = train(limited(ratio, tolerance=tolerance), 112)
     assert scheme.algorithm.updates == pytest.approx(updates, abs=1)
     scheme.close()
-
-
-def test_a_resumed_run_equals_the_uninterrupted_run() -> None:
-    whole, first, second = limited(6.0), limited(6.0), limited(6.0)
-    train(whole, 90)
-    train(first, 50)
-    second.load_state_dict(saved_and_loaded(first.state_dict()))
-    train(second, 90)
-    assert_equal(second.state_dict(), whole.state_dict())
-    for scheme in (whole, first, second):
-        scheme.close()
-
-
-def test_a_run_with_a_rate_limit_resumes_from_its_folder_alone(tmp_path: Path) -> None:
-    learner = prl.Learner(limited(2.0), 60, tmp_path / "run")
-    assert learner.run()
-    updates = learner.scheme.algorithm.updates
-    learner.close()
-    again = prl.Learner.resume(tmp_path / "run", target_steps=100)
-    assert again.scheme.algorithm.updates == updates
-    assert again.run()
-    assert again.scheme.algorithm.updates > updates
-    again.close()
 
 
 def test_a_rate_limit_is_refused_for_data_sets_and_for_acer(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def steps_until_an_episode_ends(vector: prl.VecEnv) -> None:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_name_that_the_first_episode_does_not_report_is_named_once_with_those_it_reports(mode: Any) -> None:
+def test_a_name_that_the_first_episode_lacks_is_named_once_with_those_it_reports(mode: Any) -> None:
     factory = prl.VecEnv.create_factory(Reporting, 2, mode=mode, episode_infos=("is_succes", "score", "words"))
     with factory() as vector:
         expected = r"names 'is_succes', 'words', which .*Reporting.* it has 'is_success', 'score', 'words'"

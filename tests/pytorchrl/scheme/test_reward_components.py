@@ -11,15 +11,12 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.envs.vector import VecStep
-from pytorchrl.scheme.reward_components import RewardComponents
 from storages import Episode
 from storages.datasets import write_dataset
 from storages.transition import ACT, DONE2, OBS2, REW, REWC
-from tests.support.by_hand import exploring
 from tests.support.comparison import assert_equal
 from tests.support.paid_moves import PaidMoves
-from tests.support.training import saved_and_loaded, train
+from tests.support.training import train
 
 TERMS = ("place", "force")
 
@@ -79,42 +76,6 @@ def test_components_are_in_the_order_of_their_names() -> None:
     assert torch.equal(data[..., 0], data[..., 1])
     assert not torch.equal(data[..., 0], data[..., 2])
     scheme.close()
-
-
-def test_collectors_in_other_processes_store_the_same_components() -> None:
-    alone, other = train(moving(), 80), train(moving(collection=prl.Overlapped(0)), 80)
-    assert_own_terms(other.storage.get_all_buffer_data())
-    assert_equal(alone.storage.state_dict(), other.storage.state_dict())
-    assert_equal(alone.algorithm.state_dict(), other.algorithm.state_dict())
-    alone.close()
-    other.close()
-
-
-@pytest.mark.parametrize("memory", [None, "gru"])
-def test_a_resumed_run_with_components_equals_the_uninterrupted_run(memory: Any) -> None:
-    def made() -> prl.Scheme:
-        sequences = None if memory is None else prl.Sequences(4, burn_in=2)
-        return prl.Scheme(
-            prl.SACDecomposed.create_factory(
-                reward_components=TERMS,
-                component_weights={"force": 0.5},
-                start_steps=20,
-                mini_batch_size=8,
-                test_every=0,
-            ),
-            prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=4),
-            prl.PERBuffer.create_factory(size=60, n_step=3, alpha=0.6, sequences=sequences),
-            prl.VecEnv.create_factory(PaidMoves, num_envs=2),
-        )
-
-    whole, first, second = made(), made(), made()
-    train(whole, 80)
-    train(first, 40)
-    second.load_state_dict(saved_and_loaded(first.state_dict()))
-    train(second, 80)
-    assert_equal(second.state_dict(), whole.state_dict())
-    for scheme in (whole, first, second):
-        scheme.close()
 
 
 def test_without_names_nothing_is_stored_besides_the_reward() -> None:
@@ -232,60 +193,6 @@ def test_rewards_that_no_sum_of_components_explains_give_one_warning(name: str) 
 @pytest.mark.parametrize(("weights", "pays"), [(None, 1.0), ({"force": 7.0}, 1.0), ({"place": 2.0, "force": 2.0}, 2.0)])
 def test_rewards_that_are_the_sum_or_the_weighted_sum_of_components_give_no_warning(weights: Any, pays: float) -> None:
     train(moving(weights=weights, pays=pays), 20).close()
-
-
-def step_of(rewards: list[float], place: list[float], made: list[bool] | None = None) -> VecStep:
-    """A step without an end, of which nothing but rewards and the info "place" matters."""
-    column, never = np.array(rewards)[:, None], np.zeros((len(rewards), 1), np.bool_)
-    which = None if made is None else np.array(made)[:, None]
-    return VecStep(column, column, column, never, never, {"place": np.array(place)}, which)
-
-
-def test_the_reward_of_an_environment_that_made_no_step_is_not_compared() -> None:
-    components = RewardComponents(("place",), None)
-    assert components(step_of([1.0, 7.0], [1.0, 9.0], made=[True, False])).tolist() == [[1], [0]]
-    with pytest.warns(UserWarning, match="the environments paid 7 for a step whose reward_components .* sum to 9"):
-        components(step_of([1.0, 7.0], [1.0, 9.0], made=[True, True]))
-
-
-def test_rewards_are_compared_at_the_beginning_of_a_run_because_comparisons_take_time() -> None:
-    components = RewardComponents(("place",), None)
-    for _ in range(100):
-        components(step_of([1.0], [1.0]))
-    assert components(step_of([1.0], [2.0])).tolist() == [[2]]
-
-
-def best_of(weights: Any) -> float:
-    """The action, in [-1, 1], that is learnt for steps of one episode each."""
-    scheme = prl.Scheme(
-        prl.SACDecomposed.create_factory(
-            reward_components=TERMS,
-            component_weights=weights,
-            start_steps=100,
-            mini_batch_size=32,
-            lr_pi=1e-2,
-            lr_q=1e-2,
-            initial_alpha=0.05,
-            learn_alpha=False,
-            test_every=0,
-        ),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(16,)),
-        prl.ReplayBuffer.create_factory(size=1_000),
-        prl.VecEnv.create_factory(PaidMoves, num_envs=2, env_kwargs={"length": 1}),
-    )
-    train(scheme, 500)
-    exploration = exploring(scheme.algorithm, 1, deterministic=True)
-    step = scheme.algorithm.acting_step(torch.zeros(1, 1), None, torch.ones(1, 1), exploration)
-    scheme.close()
-    return step.env_action.item()
-
-
-@pytest.mark.long
-def test_the_policy_maximises_the_weighted_sum_of_the_components() -> None:
-    assert best_of(None) > 1.5
-    # The environment still pays for the place, which now costs.
-    assert best_of({"place": -1.0}) < -1.5
-    assert abs(best_of({"force": 10.0})) < 0.9
 
 
 def episodes(with_components: bool) -> Iterator[Episode]:

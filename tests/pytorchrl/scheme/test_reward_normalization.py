@@ -72,32 +72,13 @@ class Endless(gym.Env[Any, Any]):
         return 0, self.rewards.pop(0), False, False, {}
 
 
-def test_returns_are_normalised_as_by_gymnasium_once_its_initial_variance_is_negligible() -> None:
+def test_returns_are_normalised_as_by_gymnasium_after_many_steps() -> None:
     rewards, _ = some_steps(0, 2000, 1, 20.0, 3.0)
     env = NormalizeReward(Endless(rewards), gamma=0.9)
     normalization, never = RewardNormalization("returns", 0.9, 1), np.zeros((1, 1), np.bool_)
     ours = [normalization(reward, never).item() for reward in rewards]
     theirs = [float(env.step(0)[1]) for _ in rewards]
     np.testing.assert_allclose(ours[500:], theirs[500:], rtol=1e-4)
-
-
-def test_normalised_returns_have_a_standard_deviation_of_one() -> None:
-    rewards, _ = some_steps(1, 4000, 4, 30.0)
-    normalization = RewardNormalization("returns", 0.95, 4, clip=100.0)
-    never = np.zeros((4, 1), np.bool_)
-    returns, seen = np.zeros((4, 1)), []
-    for reward in rewards:
-        returns = 0.95 * returns + normalization(reward, never)
-        seen.append(returns)
-    assert np.std(seen[1000:]) == pytest.approx(1.0, rel=0.05)
-
-
-@pytest.mark.parametrize("scale", [1e-8, 1e8])
-def test_scaling_the_rewards_does_not_change_the_normalised_rewards(scale: float) -> None:
-    rewards, ended = some_steps(2, 50, 3)
-    one, other = (RewardNormalization("returns", 0.99, 3) for _ in range(2))
-    for reward, end in zip(rewards, ended, strict=True):
-        np.testing.assert_allclose(other(reward * np.float32(scale), end), one(reward, end), rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["rewards", "returns"])
@@ -181,7 +162,7 @@ def test_values_out_of_range_are_refused(arguments: Any, message: str) -> None:
         RewardNormalization(*arguments)
 
 
-def test_normalised_rewards_are_refused_where_hindsight_computes_others_and_where_nothing_is_collected() -> None:
+def test_normalised_rewards_are_refused_with_hindsight_and_without_collecting() -> None:
     envs = prl.VecEnv.create_factory("pytorchrl/BitFlipping-v0")
     dqn, actor = prl.DQN.create_factory(), prl.OffPolicyActor.create_factory()
     with pytest.raises(prl.CompositionError, match="HERBuffer computes the rewards of other goals"):

@@ -101,7 +101,7 @@ def often_interrupted() -> Iterator[None]:
 @pytest.mark.long
 @pytest.mark.usefixtures("often_interrupted")
 @pytest.mark.parametrize("name", MADE)
-def test_runs_in_threads_are_those_of_their_seeds_and_leave_the_users_generator_as_it_was(name: str) -> None:
+def test_runs_in_threads_are_those_of_their_seeds(name: str) -> None:
     made, seeds = MADE[name], (1, 2, 3)
     alone = {seed: result_of(made, seed) for seed in seeds}
     of_user = torch.get_rng_state()
@@ -122,7 +122,7 @@ def test_runs_in_threads_are_those_of_their_seeds_and_leave_the_users_generator_
     assert torch.equal(torch.get_rng_state(), of_user)
 
 
-def test_global_generators_are_set_under_one_lock_or_in_processes_that_were_started_for_a_run() -> None:
+def test_global_generators_are_set_under_one_lock_or_in_processes_of_a_run() -> None:
     found = {
         file.name
         for package in (prl, storages)
@@ -133,7 +133,7 @@ def test_global_generators_are_set_under_one_lock_or_in_processes_that_were_star
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0", "mps", "xpu:0"])
-def test_the_functions_of_each_kind_of_device_are_called_with_arguments_that_they_take(device: str) -> None:
+def test_functions_of_each_kind_of_device_take_the_arguments_given(device: str) -> None:
     functions, where = random_functions(torch.device(device))
     inspect.signature(functions.get_rng_state).bind(*where)
     inspect.signature(functions.set_rng_state).bind(torch.empty(0), *where)

@@ -32,45 +32,6 @@ def test_incompatible_parts_are_refused(algorithm: Any, actor: Any, storage: Any
         prl.Scheme(algorithm.create_factory(), actor.create_factory(), storage.create_factory(size=8), envs)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "storage", "sources", "envs", "message"),
-    [
-        (prl.DQN, prl.ReplayBuffer, {"expert": prl.ReplayBuffer}, CARTPOLE, "DQN knows no source 'expert'; .* 'main'$"),
-        (prl.DQN, prl.ReplayBuffer, {"main": prl.ReplayBuffer}, CARTPOLE, "the source 'main' is storage_factory"),
-        (prl.GAIL, prl.GAEBuffer, {}, CARTPOLE, r"GAIL needs a source 'expert'; give it sources=\{'expert': \.\.\.\}"),
-        (prl.PPO, prl.GAEBuffer, {}, None, "PPO learns from steps of its own policy; give .* train_envs_factory"),
-        (prl.DQN, prl.ReplayBuffer, {}, None, "spaces of observations and actions are not known; .* test_envs_factory"),
-    ],
-)
-def test_sources_that_an_algorithm_cannot_learn_from_are_refused(
-    algorithm: Any, storage: Any, sources: Any, envs: Any, message: str
-) -> None:
-    sources = {name: source.create_factory(size=8) for name, source in sources.items()}
-    with pytest.raises(prl.CompositionError, match=message):
-        prl.Scheme(
-            algorithm.create_factory(),
-            prl.OffPolicyActor.create_factory(),
-            storage.create_factory(size=8),
-            envs,
-            sources=sources,
-        )
-
-
-def test_the_preset_of_on_policy_actors_works_with_an_off_policy_algorithm() -> None:
-    dqn = prl.DQN.create_factory(start_steps=20, update_every=1, mini_batch_size=8)
-    scheme = prl.Scheme(dqn, prl.OnPolicyActor.create_factory(), prl.ReplayBuffer.create_factory(size=40), CARTPOLE)
-    scheme.collect(30)
-    assert all(np.isfinite(float(info["loss"])) for info in scheme.update())
-    scheme.close()
-
-
-def test_parts_in_the_wrong_place_are_refused_by_name() -> None:
-    with pytest.raises(
-        prl.CompositionError, match="actor_factory must be made by create_factory of a subclass of Actor"
-    ):
-        prl.Scheme(prl.DQN.create_factory(), prl.ReplayBuffer.create_factory(8), prl.OffPolicyActor, CARTPOLE)  # type: ignore[arg-type]
-
-
 def counting_scheme(**env: Any) -> prl.Scheme:
     return dqn_scheme(
         envs=prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 3} | env),
@@ -108,21 +69,6 @@ def test_updates_wait_for_the_first_episode_if_only_whole_episodes_are_learnt_fr
             steps_of_updates.append(scheme.steps)
     assert steps_of_updates == list(range(60, 81, 2))
     scheme.close()
-
-
-@pytest.mark.parametrize(("num_envs", "update_every", "expected"), [(1, 4, 15), (4, 1, 60), (3, 7, 8), (8, 8, 7)])
-def test_update_every_sets_the_number_of_steps_per_update_phase(
-    num_envs: int, update_every: int, expected: int
-) -> None:
-    scheme = dqn_scheme(
-        envs=prl.VecEnv.create_factory("CartPole-v1", num_envs=num_envs), algorithm={"update_every": update_every}
-    )
-    phases = 0
-    while scheme.steps < 100:
-        _, due = scheme.collect(100)
-        phases += due
-    assert phases == (scheme.steps - 40) // update_every
-    assert abs(phases - expected) <= 1
 
 
 def test_an_on_policy_phase_begins_when_the_rollout_is_full_and_empties_it() -> None:
@@ -172,23 +118,6 @@ def test_an_evaluation_does_not_favour_short_episodes() -> None:
     scheme = dqn_scheme(envs=prl.VecEnv.create_factory(Counter))
     evaluation = evaluate(scheme.algorithm, envs, 6, seed=0)
     assert sorted(evaluation.lengths) == [1, 1, 1, 10, 10, 10]
-
-
-def test_a_run_does_not_depend_on_the_global_random_state() -> None:
-    torch.manual_seed(1)
-    one = dqn_scheme()
-    torch.manual_seed(2)
-    two = dqn_scheme()
-    for scheme in (one, two):
-        for _ in scheme.update() if scheme.collect(60)[1] else ():
-            pass
-    assert_equal(one.state_dict(), two.state_dict())
-
-
-def test_creating_a_scheme_does_not_change_the_global_generator() -> None:
-    state = torch.get_rng_state()
-    dqn_scheme()
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_different_seeds_give_different_runs() -> None:
@@ -248,31 +177,3 @@ def test_replay_by_priority_and_recency_trains_and_logs_its_metrics(algorithm: s
     for name in ("mean_priority", "largest_priority", "effective_sample_size", "row_age", "replay_ratio", "eta"):
         assert np.isfinite(metrics[f"storage/{name}"]), name
     assert prl.Learner.resume(tmp_path / "run").scheme.config == learner.scheme.config
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "env", "message"),
-    [
-        (
-            prl.SAC.create_factory(explorer=prl.EpsilonGreedy(0.1)),
-            "Pendulum-v1",
-            r"EpsilonGreedy .*; explore with Sample",
-        ),
-        (prl.DQN.create_factory(explorer=prl.Sample()), "CartPole-v1", r"Sample .*; explore with EpsilonGreedy"),
-        (
-            prl.TD3.create_factory(explorer=prl.Boltzmann(1.0)),
-            "Pendulum-v1",
-            r"Boltzmann .*; explore with GaussianNoise",
-        ),
-    ],
-)
-def test_an_explorer_that_does_not_fit_the_policy_is_refused_before_the_first_step(
-    algorithm: prl.Factory[prl.Algorithm], env: str, message: str
-) -> None:
-    with pytest.raises(TypeError, match=message):
-        prl.Scheme(
-            algo_factory=algorithm,
-            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
-            storage_factory=prl.ReplayBuffer.create_factory(size=100),
-            train_envs_factory=prl.VecEnv.create_factory(env),
-        )

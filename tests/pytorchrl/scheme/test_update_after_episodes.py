@@ -6,9 +6,7 @@ import gymnasium as gym
 import pytest
 
 import pytorchrl as prl
-from tests.support.comparison import assert_equal
 from tests.support.toys import Counter
-from tests.support.training import saved_and_loaded, train
 
 
 def scheme_of(
@@ -77,25 +75,3 @@ def test_updates_do_not_depend_on_how_collecting_is_divided(parts: list[int]) ->
     for until in [*parts, 60]:
         steps += phases(divided, until)
     assert steps == phases(whole, 60) == [15, 30, 45, 60]
-
-
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("memory", [None, "gru"])
-@pytest.mark.parametrize("at", [4, 8, 11, 26])
-def test_a_run_resumed_between_the_episodes_of_an_update_equals_the_uninterrupted_run(
-    at: int, memory: str | None
-) -> None:
-    def scheme() -> prl.Scheme:
-        return scheme_of((3, 5), 3, memory=memory, memory_size=4)
-
-    whole, first, second = scheme(), scheme(), scheme()
-    train(whole, 60)
-    first.set_progress(0, 60)
-    while first.steps < 2 * at:
-        _, due = first.collect(2 * at)
-        for _ in range(due):
-            list(first.update())
-    assert second.load_state_dict(saved_and_loaded(first.state_dict())) == []
-    second.set_progress(first.steps, 60)
-    train(second, 60)
-    assert_equal(second.state_dict(), whole.state_dict())

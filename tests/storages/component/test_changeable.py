@@ -10,7 +10,6 @@ import pytest
 
 from storages import LinearSchedule, PiecewiseSchedule
 from storages.component.changeable import Changeable
-from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule, UnitIntervalOrSchedule, Within
 from storages.component.schedule import FunctionSchedule
 from storages.component.setting import Setting
@@ -36,7 +35,7 @@ class Strange(Setting):
         type(self).made += 1  # type: ignore[misc]
 
 
-class Learner(FieldComponent, Changeable):
+class Learner(Changeable):
     context = ()
     unchangeable = frozenset({"size"})
 

@@ -2,8 +2,10 @@
 
 import inspect
 import json
+import pickle
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,8 +19,9 @@ from storages import (
     LinearSchedule,
     ReplayBuffer,
     Storage,
+    VanillaOnPolicyBuffer,
 )
-from storages.component.factory import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval
 
 
@@ -60,8 +63,13 @@ def test_factories_with_equal_hyper_parameters_are_equal() -> None:
 def test_the_repr_of_a_factory_is_the_call_that_creates_it() -> None:
     factory = GAEBuffer.create_factory(5, gae_lambda=0.9)
     assert (
-        repr(factory) == "GAEBuffer.create_factory(size=5, gae_lambda=0.9, sequence_length=None, allow_nonfinite=False)"
+        repr(factory) == "GAEBuffer.create_factory(size=5, gae_lambda=0.9, allow_nonfinite=False, sequence_length=None)"
     )
+
+
+def test_a_factory_can_be_pickled() -> None:
+    factory = Example.create_factory([1], LinearSchedule(1.0, 0.0), part=ReplayBuffer.create_factory(5))
+    assert pickle.loads(pickle.dumps(factory)) == factory
 
 
 def test_the_config_is_json_and_complete_and_can_recreate_a_factory() -> None:
@@ -137,6 +145,54 @@ def test_later_changes_to_arguments_and_returned_dicts_do_not_change_a_factory()
     assert factory == Example.create_factory([1, 2])
 
 
+def test_a_class_can_refuse_incompatible_hyper_parameters() -> None:
+    class Bounded(Component):
+        def __init__(self, low: float, high: float) -> None: ...
+
+        @classmethod
+        def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+            if hyper_parameters["low"] > hyper_parameters["high"]:
+                raise ValueError(f"Bounded: low lies above high, got {hyper_parameters}")
+
+    assert Bounded.create_factory(1, 2).config["hyper_parameters"] == {"low": 1.0, "high": 2.0}
+    with pytest.raises(ValueError, match=r"low lies above high, got {'low': 2.0, 'high': 1.0}"):
+        Bounded.create_factory(2, 1)
+
+
+@pytest.mark.parametrize(
+    ("cls", "arguments", "error", "message"),
+    [
+        (
+            ReplayBuffer,
+            {},
+            TypeError,
+            r"ReplayBuffer: missing .*'size'; it takes ReplayBuffer\(size, allow_nonfinite=False, max_bytes",
+        ),
+        (ReplayBuffer, {"size": 0}, ValueError, "ReplayBuffer: size must be at least 1, got 0"),
+        (ReplayBuffer, {"size": 1.5}, ValueError, "ReplayBuffer: size must be an int, got 1.5"),
+        (ReplayBuffer, {"sizes": 5}, TypeError, "ReplayBuffer: unknown hyper-parameter 'sizes'; did you mean 'size'"),
+        (GAEBuffer, {"size": 5, "lambda_gae": 1}, TypeError, "did you mean 'gae_lambda'"),
+        (
+            GAEBuffer,
+            {"size": 5, "gae_lambda": -0.1},
+            ValueError,
+            r"GAEBuffer: gae_lambda must lie in \[0, 1\], got -0.1",
+        ),
+        (
+            VanillaOnPolicyBuffer,
+            {"size": 5, "gae_lambda": 1},
+            TypeError,
+            "VanillaOnPolicyBuffer: unknown .*'gae_lambda'",
+        ),
+    ],
+)
+def test_invalid_hyper_parameters_of_storages_are_refused(
+    cls: type[Component], arguments: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        cls.create_factory(**arguments)
+
+
 @pytest.mark.parametrize(
     "cls", [one for one in vars(storages).values() if isinstance(one, type) and Storage in one.__mro__[1:]]
 )
@@ -146,3 +202,12 @@ def test_storages_document_each_hyper_parameter_and_repeat_no_description(cls: t
     descriptions = [line for line in lines if re.match(r" {4}\w+: ", line)]
     assert len(descriptions) == len(set(descriptions))
     assert set(hyper_parameters_of(cls)) <= {line.split(":")[0].strip() for line in descriptions}
+
+
+def test_updates_of_a_hyper_parameter_are_validated() -> None:
+    storage = GAEBuffer.create_factory(5)("cpu", None, SimpleNamespace(gamma=0.9), None)
+    storage.update_storage_parameter("gae_lambda", 1)
+    assert storage.gae_lambda == 1.0
+    with pytest.raises(ValueError, match=r"GAEBuffer: gae_lambda must lie in \[0, 1\], got 2"):
+        storage.update_storage_parameter("gae_lambda", 2)
+    assert storage.gae_lambda == 1.0

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import json
 import pickle
 import pydoc
 from collections.abc import Mapping
@@ -13,8 +14,8 @@ import numpy as np
 import pytest
 from torch import nn
 
-from storages import Factory, GAEBuffer, LinearSchedule, PERBuffer, Storage
-from storages.component.factory import FieldComponent
+from storages import Factory, GAEBuffer, LinearSchedule, PERBuffer, ReplayBuffer, Storage
+from storages.component.factory import Component
 from storages.component.hyper_parameters import (
     Count,
     CountOrZero,
@@ -42,7 +43,7 @@ class Explorer(Setting):
     epsilon: Annotated[float | LinearSchedule, Within(0, 1)] = 0.1
 
 
-class Learner(FieldComponent):
+class Learner(Component):
     """Learns.
 
     Args:
@@ -122,7 +123,7 @@ def test_a_class_that_is_called_directly_has_its_defaults() -> None:
 
 
 def test_a_pytorch_module_may_have_attributes_as_hyper_parameters() -> None:
-    class Network(FieldComponent, nn.Module):
+    class Network(Component, nn.Module):
         context = ("device",)
         units: Count = 3
         body: nn.Module = nn.Identity()
@@ -170,8 +171,17 @@ def test_a_wrong_value_is_refused_when_the_factory_is_made(arguments: Any, error
         Deeper.create_factory(**arguments)
 
 
+def test_a_factory_can_be_pickled_and_its_config_is_json() -> None:
+    factory = Deeper.create_factory(explorer=Explorer(LinearSchedule(1, 0)), memory=ReplayBuffer.create_factory(5))
+    assert pickle.loads(pickle.dumps(factory)) == factory
+    config = json.loads(json.dumps(factory.config))["hyper_parameters"]
+    assert config["optimizer"] == {"name": "Optimizer", "hyper_parameters": {"betas": [0.9, 0.999], "eps": 1e-8}}
+    assert config["explorer"]["hyper_parameters"]["epsilon"]["name"] == "LinearSchedule"
+    assert config["memory"]["hyper_parameters"]["size"] == 5
+
+
 def test_incompatible_values_are_refused_with_defaults_taken_into_account() -> None:
-    class Bounded(FieldComponent):
+    class Bounded(Component):
         low: float = 0.0
         high: float = 1.0
 
@@ -186,7 +196,7 @@ def test_incompatible_values_are_refused_with_defaults_taken_into_account() -> N
 
 
 class Sharp(PERBuffer):
-    """Adds an attribute to hyper-parameters that are declared in ``__init__``, and changes the default of ``alpha``."""
+    """Adds a hyper-parameter, and changes the default of another."""
 
     sharpness: Positive = 1.0
     alpha: UnitInterval = 0.6
@@ -222,12 +232,37 @@ def test_a_subclass_of_a_storage_adds_a_hyper_parameter_without_repeating_any(cl
         cls.create_factory()
 
 
+def test_an_init_that_passes_keywords_on_adds_a_hyper_parameter_to_attributes() -> None:
+    class More(Q):
+        def __init__(self, *context: Any, more: Count = 2, **others: Any) -> None:
+            super().__init__(*context, **others)
+            self.more = more
+
+    made = More.create_factory(more=3, lr=0.5)("cpu", "envs")
+    assert (made.more, made.lr, made.device) == (3, 0.5, "cpu")
+
+
 def test_a_required_hyper_parameter_may_get_a_default_from_a_subclass() -> None:
     class Small(GAEBuffer):
         size: Count = 7
 
     assert Small.create_factory()("cpu", None, ALGORITHM, None).size == 7
     assert Small.create_factory(5)("cpu", None, ALGORITHM, None).size == 5
+
+
+def test_annotated_attributes_beside_an_init_add_no_hyper_parameters() -> None:
+    class Signed(Component):
+        num_epochs: int = 1
+
+        def __init__(self, rate: float = 1.0) -> None: ...
+
+    assert list(Signed.create_factory().hyper_parameters) == ["rate"]
+
+
+def test_a_component_without_hyper_parameters_can_be_created() -> None:
+    class Empty(Component): ...
+
+    assert isinstance(Empty.create_factory()(), Empty)
 
 
 def test_the_signature_and_help_show_only_the_hyper_parameters() -> None:
@@ -244,8 +279,15 @@ def test_the_signature_and_help_show_only_the_hyper_parameters() -> None:
     assert pickle.loads(pickle.dumps(Deeper.create_factory))() == Deeper.create_factory()
 
 
-def test_a_default_assigned_to_a_class_later_is_that_of_later_factories() -> None:
-    class Later(FieldComponent):
+def test_the_signature_of_a_class_made_directly_shows_its_context_and_hyper_parameters() -> None:
+    assert list(inspect.signature(GAEBuffer).parameters)[:6] == [
+        "device", "actor", "algorithm", "envs", "size", "gae_lambda",
+    ]  # fmt: skip
+    assert list(inspect.signature(Sharper).parameters) == ["context", "more", "others"]
+
+
+def test_a_default_that_is_assigned_to_a_class_after_its_first_use_is_that_of_later_factories() -> None:
+    class Later(Component):
         rate: float = 0.5
 
     class Last(Later):

@@ -18,7 +18,6 @@ from storages import (
     VanillaOnPolicyBuffer,
     VTraceBuffer,
 )
-from storages.component.generated_init import with_hyper_parameters
 from storages.on_policy.estimators import Estimator, RewardStream
 from storages.transition import ACT, ADV, DONE, DONE2, IREW, IVAL, LOGP, OBS, OBS2, RET, REW, SKIPPED, TRUNC2, VAL
 from tests.support.comparison import assert_equal
@@ -241,7 +240,6 @@ class Myopic(Estimator):
         advantages[:] = stream.rewards - stream.values
 
 
-@with_hyper_parameters
 class MyopicBuffer(VanillaOnPolicyBuffer):
     def make_estimator(self) -> Estimator:
         return Myopic()

@@ -21,7 +21,7 @@ from pytorchrl.agent.envs.copies.stepping import step_async, step_sync
 from pytorchrl.agent.envs.native.autoreset import copied, with_last_of_each
 from pytorchrl.agent.envs.spaces import EnvActions, with_trailing_axis
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
-from storages.component.closing import close_all
+from storages.closing import close_all
 
 
 class Copies(Vector):

@@ -18,6 +18,7 @@ from pytorchrl.agent.envs.wrappers.game_wrappers import EpisodicLife, FireOnRese
 from pytorchrl.agent.envs.wrappers.join_actions import JoinActions
 from pytorchrl.agent.envs.wrappers.observation_wrappers import ObserveActionMask, SelectObservation
 from pytorchrl.agent.envs.wrappers.reward_wrappers import ScaleReward, TerminalReward
+from pytorchrl.version import install_command
 
 _OUR_WRAPPERS: dict[str, Callable[..., gym.Env[Any, Any]]] = {
     wrapper.__name__: wrapper
@@ -168,11 +169,11 @@ def _wrap(env: gym.Env[Any, Any], wrapper: Any) -> gym.Env[Any, Any]:
 def _missing(what: str, error: gym.error.DependencyNotInstalled) -> gym.error.DependencyNotInstalled:
     """Return the error about a missing package, with one command: ours, where an extra of this package brings it."""
     found = _EXTRA_OF_GYMNASIUM.search(str(error))
-    if found is None or f".[{found[1]}]" not in EXTRAS:
+    if found is None or f'"{found[1]}"' not in EXTRAS:
         return gym.error.DependencyNotInstalled(f"VecEnv: {what} needs a package that is not installed: {error}")
     return gym.error.DependencyNotInstalled(
         f'VecEnv: {what} needs a package that is not installed; the extra "{found[1]}" brings it: '
-        f'pip install ".[{found[1]}]"'
+        f"{install_command(found[1])}"
     )
 
 

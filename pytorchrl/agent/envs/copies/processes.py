@@ -21,7 +21,7 @@ from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 from pytorchrl.agent.envs import worker_processes
 from pytorchrl.agent.envs.worker_processes import WorkerSignals, how_it_ended, worker_signals
 from pytorchrl.agent.global_generators import seed_process, seeds_of_processes
-from storages.component.open_files import open_files_named
+from storages.open_files import open_files_named
 
 SECONDS_TO_END = 5.0
 """Time for an interrupted step to end, after which the processes are killed."""

@@ -18,6 +18,7 @@ from pytorchrl.comparison.references import known_reference
 from pytorchrl.experiments import load_policy
 from pytorchrl.experiments.recordings.demonstrations import episodes_of_actor
 from pytorchrl.scheme.evaluation import evaluate
+from pytorchrl.version import VERSION
 from storages.datasets import About, Written, first_transitions, format_for, open_dataset, return_of, write_dataset
 from storages.datasets.operations import HIGH, LOW
 from storages.episode import Episode
@@ -127,7 +128,8 @@ class _Making:
                 "kind": kind,
                 "trained_steps": {of: policies[of].steps for of in needed if of in policies},
                 "policy_returns": {of: policies[of].mean_return for of in needed if of in policies},
-                "versions": {package: metadata.version(package) for package in ("pytorchrl", "gymnasium", "torch")},
+                "versions": {"pytorchrl": VERSION}
+                | {package: metadata.version(package) for package in ("gymnasium", "torch")},
             },
         )
 

@@ -11,8 +11,8 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.codec import ActionScale, make_codec
-from pytorchrl.agent.actors.encoders import NatureCNN, features_of
+from pytorchrl.agent.actors.codec import make_codec
+from pytorchrl.agent.actors.encoders import features_of
 from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy, Policy, SquashedGaussianPolicy, StateValue
 from pytorchrl.agent.actors.layers.mlp import MLP
 from tests.support.toys import Counter, continuous
@@ -63,23 +63,6 @@ def test_actors_and_heads_accept_every_observation_space(name: str) -> None:
     assert [value.mean.shape for value in critics(view, action)] == [(3, 1)] * 3
 
 
-def test_images_are_scaled_to_one_in_either_channel_layout() -> None:
-    last = NatureCNN(OBSERVATIONS["channels last"])
-    first = NatureCNN(spaces.Box(0, 255, (3, 50, 60), np.uint8))
-    first.load_state_dict(last.state_dict())
-    image = torch.randint(0, 256, (2, 50, 60, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(last(image), first(image.movedim(-1, 1)))
-    seen: list[torch.Tensor] = []
-    last.convolutions.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    last(torch.full((1, 50, 60, 3), 255, dtype=torch.uint8))
-    assert seen[0].max() == 1
-
-
-def test_images_too_small_for_the_chosen_network_are_refused() -> None:
-    with pytest.raises(ValueError, match="NatureCNN: images must be at least 36 pixels"):
-        features_of(spaces.Box(0, 255, (3, 20, 20), np.uint8), "uniform", "nature_cnn")
-
-
 def test_a_discrete_observation_becomes_one_hot() -> None:
     features = features_of(spaces.Discrete(3, start=5), "uniform")
     assert torch.equal(features(torch.tensor([[5], [7]])), torch.tensor([[1.0, 0, 0], [0, 0, 1]]))
@@ -119,25 +102,3 @@ def test_a_deterministic_policy_gives_one_action_within_bounds(scale: float) -> 
     assert action.shape == (6, 3)
     assert action.abs().max() <= scale
     assert action.abs().max() > 0.5 * scale
-
-
-def test_actions_are_scaled_to_any_box_and_back() -> None:
-    space = spaces.Box(np.array([[-2, 0], [0.1, -5]], np.float32), np.array([[2, 1], [0.3, 7]], np.float32))
-    scale = ActionScale(space)
-    unit = torch.tensor([[-1.0, -1, -1, -1], [1, 1, 1, 1], [0, 0.5, -0.5, 0.2]])
-    action = scale.to_env(unit)
-    assert action.shape == (3, 2, 2)
-    assert all(space.contains(row) for row in action.numpy())
-    torch.testing.assert_close(scale.from_env(action), unit)
-
-
-def test_re_exporting_module_paths_give_the_same_storage_classes() -> None:
-    from pytorchrl.agent.storages import GAEBuffer
-    from pytorchrl.agent.storages.off_policy import ReplayBuffer as ByPackage
-    from pytorchrl.agent.storages.off_policy.replay_buffer import ReplayBuffer
-    from pytorchrl.agent.storages.on_policy.gae_buffer import GAEBuffer as ByModule
-    from pytorchrl.agent.storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
-
-    assert prl.ReplayBuffer is ReplayBuffer is ByPackage
-    assert prl.GAEBuffer is GAEBuffer is ByModule
-    assert prl.VanillaOnPolicyBuffer is VanillaOnPolicyBuffer

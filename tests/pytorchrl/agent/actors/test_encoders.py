@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -240,18 +239,3 @@ def test_two_axes_of_equal_length_are_height_and_width(shape: tuple[int, ...], c
     assert layout.channels_last == channels_last
     image = torch.arange(float(np.prod(shape))).reshape(1, *shape)
     assert layout.channels_first(image).shape == (1, layout.channels, layout.height, layout.width)
-
-
-@pytest.mark.long
-def test_a_bit_of_seaquest_reaches_the_convolutions_around_its_row_and_column() -> None:
-    pytest.importorskip("minatar")
-    env = gym.make("pytorchrl/MinAtar-Seaquest-v0")
-    features = make_features(env.observation_space, "small_cnn")
-    pixels = torch.zeros(2, *env.observation_space.shape)  # type: ignore[misc]
-    pixels[1, 3, 4, 7] = 1
-    convolution = next(module for module in features.modules() if isinstance(module, torch.nn.Conv2d))
-    found: list[torch.Tensor] = []
-    convolution.register_forward_hook(lambda *given: found.append(given[2]))
-    features(pixels)
-    differs = (found[0][1] != found[0][0]).any(0).nonzero().tolist()
-    assert differs == [[row, column] for row in (1, 2, 3) for column in (2, 3, 4)]

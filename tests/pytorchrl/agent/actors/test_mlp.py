@@ -3,15 +3,12 @@
 import copy
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pytorchrl.agent.actors.bodies import Body
-from pytorchrl.agent.actors.layers.linear_layers import NoisyLinear
 from pytorchrl.agent.actors.layers.mlp import MLP, BatchNorm, BatchRenorm, Dropout
 
 EXTRAS: dict[str, dict[str, Any]] = {
@@ -56,14 +53,6 @@ def test_evaluation_is_deterministic_and_changes_no_state(name: str) -> None:
     torch.testing.assert_close(torch.cat([mlp(row[None]) for row in features()]), out)
     for key, value in mlp.state_dict().items():
         assert torch.equal(value, before[key])
-
-
-@pytest.mark.parametrize("name", EXTRAS)
-def test_a_loaded_state_dict_gives_equal_outputs(name: str) -> None:
-    one, two = make_mlp(0, **EXTRAS[name]), make_mlp(1, **EXTRAS[name])
-    one(features())
-    two.load_state_dict(one.state_dict())
-    assert torch.equal(one.eval()(features()), two.eval()(features()))
 
 
 def test_layer_norm_is_applied_before_the_activation() -> None:
@@ -164,18 +153,6 @@ def test_conflicting_or_out_of_range_settings_are_refused() -> None:
         MLP(3, (4,), batch_norm=True, batch_renorm_warmup=10)
     with pytest.raises(ValueError, match=r"Dropout: the probability must lie in \[0, 1\), got 1.0"):
         MLP(3, (4,), dropout=1.0)
-
-
-def test_a_body_passes_all_settings_to_its_layers() -> None:
-    space = gym.spaces.Box(-1, 1, (3,), np.float32)
-    generator = torch.Generator()
-    body = Body(space, (4, 4), "relu", "uniform", 2, layer_norm=True, dropout=0.1, noisy=True, generator=generator)
-    assert body(features(), torch.ones(6, 2)).shape == (6, 4)
-    kinds = [type(module) for module in body.hidden.modules()]
-    assert kinds.count(NoisyLinear) == 2
-    assert kinds.count(nn.LayerNorm) == 2
-    assert kinds.count(Dropout) == 1
-    assert all(module.generator is generator for module in body.modules() if hasattr(module, "generator"))
 
 
 @pytest.mark.gpu

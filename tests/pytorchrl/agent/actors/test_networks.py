@@ -193,16 +193,6 @@ def test_networks_of_observations_share_their_body_if_shared_body_is_set(memory:
         assert critics[0].body is not critics[1].body
 
 
-def test_a_shared_body_is_computed_once_for_all_heads() -> None:
-    actor = actor_of(BOX, shared_body=True)
-    policy, value = actor.make("policy", Policy()), actor.make("value", StateValue())
-    calls = []
-    policy.body.register_forward_hook(lambda *_: calls.append(1))
-    view = actor.view(torch.randn(5, 3))
-    (policy(view).entropy().sum() + value(view).sum()).backward()
-    assert len(calls) == 1
-
-
 def test_a_second_network_of_the_same_name_is_refused() -> None:
     actor = actor_of(BOX)
     actor.make("policy", Policy())
@@ -222,7 +212,7 @@ def test_a_network_may_take_additional_inputs_that_are_not_actions() -> None:
 
 
 @pytest.mark.parametrize("late_action", [0, 1])
-def test_all_hidden_layers_of_a_network_of_pairs_see_the_features_of_both_observations(late_action: int) -> None:
+def test_all_hidden_layers_of_a_network_of_pairs_see_both_observations(late_action: int) -> None:
     actor = actor_of(spaces.Discrete(3), normalize_observations=True, late_action=late_action, shared_body=True)
     assert actor.normalization is not None
     actor.normalization.add(torch.randn(10, 3) * 5)

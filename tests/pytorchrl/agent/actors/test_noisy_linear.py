@@ -6,11 +6,10 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.heads import Values
-from pytorchrl.agent.actors.layers.linear_layers import NoisyLinear, linear_layer, orthogonal
+from pytorchrl.agent.actors.layers.linear_layers import NoisyLinear, orthogonal
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.network import make_target
 
@@ -81,15 +80,6 @@ def test_gradients_reach_means_and_noise(rows: int) -> None:
         assert parameter.grad.any(), name
 
 
-def test_a_restored_generator_state_repeats_the_noise() -> None:
-    drawing = generator(1)
-    layer = NoisyLinear(3, 2, drawing)
-    state, features = drawing.get_state(), torch.randn(4, 3)
-    first = layer(features)
-    drawing.set_state(state)
-    assert torch.equal(layer(features), first)
-
-
 def test_a_target_draws_from_the_same_generator() -> None:
     drawing = generator()
     layer = MLP(3, (4, 2), noisy=True, dropout=0.5, generator=drawing)
@@ -108,20 +98,6 @@ def test_a_noisy_layer_can_be_pickled() -> None:
     features = torch.randn(4, 3)
     other = pickle.loads(pickle.dumps(layer))
     assert torch.equal(other(features), layer(features))
-
-
-def test_a_linear_layer_is_noisy_only_if_requested() -> None:
-    drawing = generator()
-    noisy = linear_layer(3, 2, noisy=True, generator=drawing)
-    assert isinstance(noisy, NoisyLinear)
-    assert noisy.generator is drawing
-    assert isinstance(linear_layer(3, 2), nn.Linear)
-
-
-def with_seed(layer: NoisyLinear, seed: int) -> NoisyLinear:
-    assert layer.generator is not None
-    layer.generator.manual_seed(seed)
-    return layer
 
 
 def test_the_mean_weights_can_be_initialised_orthogonally() -> None:

@@ -18,6 +18,7 @@ from storages.transition import OBS
 from tests.support import lessons
 from tests.support.by_hand import perturb
 from tests.support.every_algorithm import ACTIONS, expert_data
+from tests.support.exported import exported_actions, skip_without_onnx
 from tests.support.training import saved_and_loaded, train
 
 OFFSETS = [0.0, 1e3, -1e6, 1.7e9 + 60, 1.7e12 + 30_000, 1e13]
@@ -195,21 +196,16 @@ def test_an_exported_policy_tells_seconds_apart_in_times_since_1970(suffix: str,
         learner.run()
     policy = prl.load_policy(tmp_path / "run")
     perturb(policy.algorithm.actor, 1, 0.5)
-    if suffix == ".onnx":
-        pytest.importorskip("onnxscript", reason="onnx and onnxscript write ONNX files")
+    skip_without_onnx(suffix)
     path = policy.export(tmp_path / f"policy{suffix}")
     seen = np.random.default_rng(1).normal([NOW, 0.0], [20.0, 0.01], (32, 2))
-    if suffix == ".onnx":
-        session = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files").InferenceSession(str(path))
-        found = session.run(None, {"observation": seen})[0]
-    else:
-        found = torch.export.load(path).module()(torch.from_numpy(seen)).detach().numpy()
+    (found,) = exported_actions(path, [torch.from_numpy(seen)])
     np.testing.assert_allclose(found, policy(seen), rtol=1e-4, atol=1e-5)
     assert found.std(0).min() > 1e-3
 
 
 @pytest.mark.parametrize("collection", [None, pytest.param(prl.Overlapped(2), marks=pytest.mark.long)])
-def test_rewards_that_float32_cannot_tell_apart_are_normalised_before_they_are_rounded(collection: Any) -> None:
+def test_rewards_that_float32_cannot_tell_apart_are_normalised_before_rounding(collection: Any) -> None:
     scheme = on_policy(None, normalize_rewards="rewards", collection=collection)
     train(scheme, 200)
     collector: Any = scheme.collector

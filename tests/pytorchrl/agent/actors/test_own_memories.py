@@ -62,24 +62,6 @@ def test_an_unrolled_sequence_equals_single_steps_with_equal_gradients(name: str
     assert torch.equal(begin, before)
 
 
-@pytest.mark.parametrize("states", [True, False])
-@pytest.mark.parametrize("name", ["gru", "lstm", *MEMORIES])
-def test_an_episode_that_begins_in_a_sequence_is_computed_as_a_sequence_of_its_own(name: str, states: bool) -> None:
-    memory = made(**MEMORIES.get(name, {"memory": name}))
-    features, begin = torch.randn(STEPS, ROWS, INPUTS), torch.randn(ROWS, memory.state_size)
-    done = torch.zeros(STEPS, ROWS, 1)
-    done[4, 0] = 1
-    shown, reached = memory.unroll(features, begin, done, states=states)
-    nothing = torch.zeros(1, memory.state_size)
-    earlier, _ = memory.unroll(features[:4, :1], begin[:1], done[:4, 1:])
-    later, after = memory.unroll(features[4:, :1], nothing, done[4:, 1:])
-    torch.testing.assert_close(shown[:, :1], torch.cat([earlier, later]))
-    torch.testing.assert_close(reached[-1, :1], after[-1])
-    other, after = memory.unroll(features[:, 1:], begin[1:], done[:, 1:])
-    torch.testing.assert_close(shown[:, 1:], other)
-    torch.testing.assert_close(reached[-1, 1:], after[-1])
-
-
 @pytest.mark.parametrize(("kind", "reference"), [("lstm", nn.LSTM), ("gru", nn.GRU)])
 @pytest.mark.parametrize("layers", [2, 3])
 def test_stacked_layers_equal_torchs_layers_of_the_same_weights(kind: Any, reference: Any, layers: int) -> None:
@@ -125,7 +107,7 @@ def test_packed_episodes_equal_padded_ones(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MEMORIES)
-def test_states_of_acting_networks_are_stored_side_by_side_and_reset_where_episodes_begin(name: str) -> None:
+def test_states_of_acting_networks_are_stored_and_reset_where_episodes_begin(name: str) -> None:
     envs = envs_with(continuous())
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=(5,), memory_size=4, **MEMORIES[name])("cpu", envs)
     algorithm = prl.PPO.create_factory()("cpu", actor, envs)
@@ -321,7 +303,7 @@ AS_A_CELL = r"As a cell, for features \(3, 5\)"
         (Ahead, ValueError, "memory Ahead computes something else for single steps than for a sequence of them"),
     ],
 )
-def test_a_module_that_is_no_recurrent_cell_or_layer_is_refused_with_what_it_returned(
+def test_a_module_that_is_no_recurrent_layer_is_refused_with_what_it_returned(
     memory: Any, error: type[Exception], message: str
 ) -> None:
     for layers in (1, 2):
@@ -444,19 +426,3 @@ def test_a_body_without_any_parameter_keeps_a_state() -> None:
     view: Any = actor.view(obs, actor.initial_memory(2), torch.ones(2, 1))
     network(view)
     assert torch.equal(view.rhs_after(), 0.1 * obs)
-
-
-@pytest.mark.parametrize(
-    ("name", "here"),
-    [
-        ("n_lstm_layers", "memory_layers"),
-        ("rnn_num_layers", "memory_layers"),
-        ("rnn_hidden_size", "memory_size"),
-        ("rnn_hidden_dim", "memory_size"),
-        ("rnn_type", "memory"),
-        ("recurrent_net", "memory"),
-    ],
-)
-def test_names_of_other_libraries_lead_to_the_memory(name: str, here: str) -> None:
-    with pytest.raises(TypeError, match=rf"unknown hyper-parameter '{name}'; here it is {here}\b"):
-        prl.OnPolicyActor.create_factory(**{name: 2})

@@ -144,15 +144,6 @@ def test_a_mixture_has_a_probability_and_a_normal_for_each_component() -> None:
         np.testing.assert_allclose(numpy(found), numbers, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("bounded_mean", [False, True])
-def test_the_density_of_a_mixture_integrates_to_one(bounded_mean: bool) -> None:
-    head = prl.heads.MixturePolicy(num_components=4, bounded_mean=bounded_mean, smallest_log_std=-2.0)
-    policy, _ = network(head, spaces.Box(np.float32(-1), np.float32(3), (1,), np.float32))
-    actions = torch.linspace(-80, 80, 40_001)[:, None, None].expand(-1, 6, 1)
-    density = policy(observations()).log_prob(actions).exp()[..., 0]
-    torch.testing.assert_close(torch.trapezoid(density, dx=160 / 40_000, dim=0), torch.ones(6), rtol=1e-3, atol=0)
-
-
 def test_gsde_noise_scales_with_features_which_get_gradients_only_on_request() -> None:
     obs = observations().requires_grad_()
     for learns in (False, True):

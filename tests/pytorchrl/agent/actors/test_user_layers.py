@@ -79,7 +79,7 @@ WITH_DROPOUT = pytest.mark.parametrize(
 
 
 @WITH_DROPOUT
-def test_dropout_of_torch_follows_the_seed_of_the_run_and_leaves_the_global_generator_alone(parts: Any) -> None:
+def test_dropout_of_torch_follows_the_seed_of_the_run_alone(parts: Any) -> None:
     weights = []
     for number in range(2):
         scheme = ppo(**parts)
@@ -124,13 +124,6 @@ def test_heads_and_layers_of_ones_own_act_in_evaluation_mode(
     assert torch.equal(actions[0], actions[2])
     assert_equal(algorithm.get_weights(), weights)
     assert all(module.training for module in algorithm.actor.modules())
-
-
-def test_networks_of_the_toolkit_alone_save_no_generator_for_those_of_users() -> None:
-    usual, own = ppo(noisy=True), ppo(feature_extractor=DropoutEncoder)
-    assert len(own.algorithm.random_state()) == len(usual.algorithm.random_state()) + 1
-    usual.close()
-    own.close()
 
 
 class WithoutBias:

@@ -95,16 +95,6 @@ def test_a_recurrent_state_advances_once_a_step_however_often_it_is_evaluated(me
     assert not rhs.any(), "the state before the step is not modified"
 
 
-def test_an_episode_begins_without_memory_of_the_one_before() -> None:
-    actor = actor_of(spaces.Discrete(3), memory="gru", memory_size=4)
-    network = actor.make("q", Values(), acts=True)
-    obs = torch.randn(1, 3).expand(2, 3)
-    view = actor.view(obs, torch.randn(2, 4), torch.tensor([[1.0], [0.0]]))
-    fresh = actor.view(obs[:1], torch.zeros(1, 4), torch.zeros(1, 1))
-    torch.testing.assert_close(network(view).values[:1], network(fresh).values)
-    assert not torch.equal(network(view).values[1:], network(fresh).values)
-
-
 @pytest.mark.parametrize("memory", [None, "gru"])
 def test_a_repeated_view_evaluates_several_actions_for_each_row(memory: Any) -> None:
     actor = actor_of(BOX, memory=memory, memory_size=4)

@@ -101,15 +101,6 @@ def stored(scheme: prl.Scheme) -> Any:
     return scheme.storage.get_all_buffer_data()
 
 
-@pytest.mark.quick_share(0.2)
-@pytest.mark.parametrize("name", [*REPLAYED, *COLLECTED])
-def test_a_run_takes_only_allowed_actions_and_learns(name: str) -> None:
-    # The environment raises an error where an action is not allowed.
-    scheme = train(composed(name), STEPS)
-    assert scheme.algorithm.updates > 0
-    assert all(parameter.isfinite().all() for parameter in scheme.actor.parameters())
-
-
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name == "DQN" else [pytest.mark.long]) for name in WITH_MEMORY]
 )
@@ -131,7 +122,7 @@ def test_every_component_of_several_choices_is_allowed(name: str) -> None:
     "name",
     [pytest.param(name, marks=[] if name in IN_QUICK_RUNS else [pytest.mark.long]) for name in (*REPLAYED, *COLLECTED)],
 )
-def test_a_run_does_not_depend_on_what_networks_return_for_actions_that_are_never_allowed(name: str) -> None:
+def test_a_run_does_not_depend_on_outputs_for_actions_that_are_never_allowed(name: str) -> None:
     plain, other = composed(name), composed(name)
     changed = change_outputs_never_used(other)
     assert changed
@@ -143,7 +134,7 @@ def test_a_run_does_not_depend_on_what_networks_return_for_actions_that_are_neve
     assert_learnt_alike(plain, other, changed)
 
 
-def test_dqns_target_is_the_largest_value_of_the_actions_that_the_next_observation_allows() -> None:
+def test_dqns_target_is_the_largest_value_of_the_next_allowed_actions() -> None:
     scheme = composed("DQN by softmax")
     train(scheme, 40)
     algorithm: Any = scheme.algorithm
@@ -204,31 +195,6 @@ def test_random_actions_are_uniform_among_those_allowed() -> None:
     counts = np.bincount(drawn[:, 0], minlength=4)
     assert counts[1] == 0
     np.testing.assert_allclose(counts[[0, 2, 3]], rows / 3, rtol=0.1)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 1.0])
-def test_a_step_reads_the_mask_once(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    algorithm: Any = train(composed("DQN"), 32).algorithm
-    algorithm.update_algorithm_parameter("epsilon", epsilon)
-    read: list[Any] = []
-    of = algorithm.actor.mask.of
-    monkeypatch.setattr(algorithm.actor.mask, "of", lambda view: (read.append(view), of(view))[1])
-    obs = {"observation": torch.zeros(2, 3), "action_mask": torch.ones(2, 4, dtype=torch.int8)}
-    exploration = Exploration(algorithm.codec, 2, "cpu", seed=0)
-    exploration.steps = 100
-    algorithm.acting_step(obs, None, torch.zeros(2, 1), exploration)
-    assert len(read) == 1
-
-
-def test_a_resumed_run_equals_the_uninterrupted_run(tmp_path: Path) -> None:
-    whole = train(composed("DQN"), STEPS)
-    first = train(composed("DQN"), 40)
-    second = composed("DQN")
-    second.load_state_dict(first.state_dict())
-    train(second, STEPS)
-    for expected, found in zip(whole.actor.parameters(), second.actor.parameters(), strict=True):
-        assert torch.equal(found, expected)
-    assert torch.equal(stored(second)[ACT], stored(whole)[ACT])
 
 
 class SeenKeys(nn.Module):
@@ -334,7 +300,7 @@ class _OwnLayer(nn.Linear):
     ],
     ids=["DecisionTransformer", "PPO"],
 )
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2))
 def test_an_algorithm_whose_policy_ignores_the_mask_is_refused(algorithm: Any, seed: int) -> None:
     # Whichever action its initial weights prefer.
     torch.manual_seed(seed)

@@ -163,7 +163,7 @@ def test_rounded_actions_are_the_nearest_integers_within_bounds() -> None:
     assert action.tolist() == [2, 5]
 
 
-def test_infinite_bounds_are_refused_and_supported_with_the_wrapper_that_the_error_names() -> None:
+def test_infinite_bounds_are_supported_with_the_wrapper_that_the_error_names() -> None:
     with pytest.raises(prl.UnsupportedSpaceError, match="finite bounds") as refused:
         trained(prl.SAC, low=-np.inf, high=np.inf)
     named = str(refused.value).split("wrappers=")[1].split(" gives")[0]
@@ -189,7 +189,7 @@ def test_bound_action_keeps_finite_bounds() -> None:
 
 @pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("name", ["multi-discrete", "multi-binary"])
-def test_dqn_refuses_multidiscrete_and_multibinary_actions_and_learns_with_flatten_action(name: str) -> None:
+def test_dqn_learns_several_choices_only_with_flatten_action(name: str) -> None:
     space, wanted = COMPOSITE[name]
     env = {"actions": space, "wanted": wanted}
 

@@ -1,6 +1,5 @@
 """Users choose the distribution of a policy's actions; stored log probabilities are those of the stored actions."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,9 +51,11 @@ def test_stored_log_probabilities_are_those_of_stored_actions(head: Any, storage
     scheme.close()
 
 
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.parametrize("head", [CONTINUOUS[2], CONTINUOUS[3], DISCRETE[0]], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [("PPO", DISCRETE[0]), ("A2C", CONTINUOUS[2]), ("TRPO", CONTINUOUS[3]), ("REINFORCE", CONTINUOUS[2])],
+    ids=repr,
+)
 def test_policy_gradient_algorithms_train_every_chosen_distribution(name: str, head: Any) -> None:
     scheme = scheme_of(ALGORITHMS[name], head)
     before = scheme.algorithm.get_weights()
@@ -65,23 +66,6 @@ def test_policy_gradient_algorithms_train_every_chosen_distribution(name: str, h
     for key in learnt:
         assert not torch.equal(before[key], after[key])
         assert after[key].isfinite().all()
-    scheme.close()
-
-
-@pytest.mark.parametrize("head", [CONTINUOUS[2], CONTINUOUS[4]], ids=repr)
-def test_sac_trains_every_distribution_with_bounded_support(head: Any) -> None:
-    scheme = prl.Scheme(
-        prl.SAC.create_factory(distribution=head, start_steps=8, mini_batch_size=8, test_every=0),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
-        prl.ReplayBuffer.create_factory(size=100),
-        prl.VecEnv.create_factory("Pendulum-v1", 2),
-    )
-    before = scheme.algorithm.get_weights()
-    train(scheme, 30)
-    after = scheme.algorithm.get_weights()
-    for key in before:
-        if key.startswith("networks.policy.head"):
-            assert not torch.equal(before[key], after[key])
     scheme.close()
 
 
@@ -125,7 +109,7 @@ def test_each_environment_keeps_its_noise_matrix_for_the_chosen_number_of_steps(
 
 
 @pytest.mark.parametrize("stride", [0, 4], ids=["evaluation", "one of two collectors"])
-def test_noise_matrices_are_kept_for_the_same_number_of_steps_in_evaluations_and_collectors(stride: int) -> None:
+def test_noise_matrices_are_kept_as_long_in_evaluations_and_collectors(stride: int) -> None:
     scheme = scheme_of(prl.A2C, prl.heads.GSDEPolicy(4))
     algorithm = scheme.algorithm
     exploration = Exploration(algorithm.codec, 2, "cpu", seed=1)
@@ -139,13 +123,3 @@ def test_noise_matrices_are_kept_for_the_same_number_of_steps_in_evaluations_and
     for step in range(1, 12):
         assert torch.equal(matrices[step], matrices[step - 1]) == (step % 4 != 0)
     scheme.close()
-
-
-def test_a_resumed_run_has_the_distribution_of_the_original_run(tmp_path: Path) -> None:
-    head = prl.heads.SoftmaxPolicy(temperature=2.0, min_probability=0.05)
-    learner = prl.Learner(scheme_of(prl.PPO, head), target_steps=32, log_dir=tmp_path / "run")
-    learner.run()
-    learner.close()
-    resumed = prl.Learner.resume(tmp_path / "run", target_steps=64)
-    assert resumed.scheme.algorithm.distribution == head  # type: ignore[attr-defined]
-    resumed.close()

@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 import pytorchrl as prl
 from pytorchrl.agent.algorithms import compiling
-from pytorchrl.agent.explorers import Exploration
 from storages.transition import OBS, Batch
 from tests.support.every_algorithm import ACTIONS
 from tests.support.lessons import BODY, CASES, Case, Wandering, lesson, parameters
@@ -297,20 +295,6 @@ def test_an_error_of_compilation_names_the_algorithm_and_the_way_out(backend: Ba
     assert "leave out compile=True" in str(error.value)
 
 
-@pytest.mark.long
-def test_an_error_in_the_compilation_of_gradients_is_named_too(backend: Backend) -> None:
-    from torch._dynamo.backends.common import aot_autograd
-    from torch._dynamo.exc import TorchDynamoException
-
-    def compiles_nothing(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        raise TorchDynamoException("there is no room for gradients")
-
-    backend(aot_autograd(fw_compiler=lambda graph, _: graph.forward, bw_compiler=compiles_nothing))
-    _, compiled = twins(DQN)
-    with pytest.raises(RuntimeError, match=r"^DQN: torch cannot compile its losses here: .*no room for gradients"):
-        learn(DQN, compiled, updates=1)
-
-
 @needs_compiler
 @pytest.mark.long
 def test_a_missing_compiler_is_named(inductor: Any) -> None:
@@ -349,30 +333,3 @@ def test_what_cannot_be_compiled_is_refused_at_once(algorithm: Any, actions: str
     actor = actors.create_factory(**BODY)("cpu", envs)
     with pytest.raises(ValueError, match=rf"^{algorithm.__name__}: compile=True .*{why}.*leave out compile"):
         algorithm.create_factory(compile=True)("cpu", actor, envs)
-
-
-def test_losses_that_replace_a_method_are_compiled(backend: Backend) -> None:
-    graphs = Graphs()
-    backend(graphs)
-    _, traced = twins(DQN)
-    losses = traced.losses
-
-    def doubled(rows: prl.Rows) -> prl.Losses:
-        found = losses(rows)
-        return prl.Losses({group: 2 * loss for group, loss in found.of.items()}, found.metrics)
-
-    traced.losses = doubled  # type: ignore[method-assign]
-    learn(DQN, traced, updates=2)
-    assert graphs.count > 0
-
-
-def test_acting_is_not_compiled(backend: Backend) -> None:
-    graphs = Graphs()
-    backend(graphs)
-    _, traced = twins(DQN)
-    layers = [module for module in traced.actor.modules() if isinstance(module, nn.Linear)]
-    assert layers
-    obs = batch_of(DQN)[OBS]
-    exploration = Exploration(traced.codec, len(obs), "cpu", 0)
-    traced.acting_step(obs, None, torch.zeros(len(obs), 1), exploration)
-    assert graphs.count == 0

@@ -58,9 +58,10 @@ def test_nature_dqns_rmsprop_has_its_epsilon_inside_the_root() -> None:
     np.testing.assert_allclose(numpy(algorithm.q.head.numbers.layer.bias), expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("cls", [prl.DQN, prl.QRDQN, prl.SAC, prl.TD3, prl.BCQ], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(
+    ("cls", "optimizer"),
+    [(prl.DQN, "AdamW"), (prl.QRDQN, "SGD"), (prl.SAC, "RMSprop"), (prl.TD3, "Adagrad"), (prl.BCQ, "SGD")],
+)
 def test_algorithms_learn_and_resume_with_every_optimiser(cls: Any, optimizer: str) -> None:
     whole, resumed = (made(cls, optimizer=OPTIMIZERS[optimizer]) for _ in range(2))
     weights = whole.get_weights()

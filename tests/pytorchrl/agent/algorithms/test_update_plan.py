@@ -53,9 +53,3 @@ def test_numbers_out_of_range_are_refused() -> None:
         EveryTransitions(1, -1)
     with pytest.raises(ValueError, match="EveryEpisodes: number must be at least 1, got 0"):
         EveryEpisodes(0)
-
-
-def test_plans_compare_by_value_and_have_a_plain_config() -> None:
-    assert EveryTransitions(4, 1_000) == EveryTransitions(4, start=1_000)
-    expected = {"name": "EveryTransitions", "hyper_parameters": {"number": 4, "start": 1_000}}
-    assert EveryTransitions(4, 1_000).config == expected

@@ -39,87 +39,17 @@ from storages.transition import (
     WEIGHTS,
     WINDOW,
 )
-from tests.support.hybrid import joined
+from tests.support.every_algorithm import ACTIONS, OFF_POLICY, ON_POLICY
 from tests.support.profiles import FULL
 
-DISCRETE, BOX = spaces.Discrete(3), spaces.Box(np.float32(-2), np.float32(1), (2,))
+# They learn from data or rollouts that this batch does not hold, or ask an expert.
+WITHOUT_BATCH = ("DAgger", "RND", "IMPALA", "TRPOSinglePath", "AIRL", "PPOD", "GAIL on A2C")
 ALGORITHMS: dict[str, tuple[Any, Any]] = {
-    "DQN": (prl.DQN.create_factory(), DISCRETE),
-    "DQN, not double": (prl.DQN.create_factory(double=False, optimizer=prl.RMSprop()), DISCRETE),
-    "SARSA": (prl.SARSA.create_factory(), DISCRETE),
-    "ResidualDQN": (prl.ResidualDQN.create_factory(), DISCRETE),
-    "DoublePAL": (prl.DoublePAL.create_factory(), DISCRETE),
-    "DPP": (prl.DPP.create_factory(), DISCRETE),
-    "CategoricalDQN": (prl.CategoricalDQN.create_factory(num_atoms=5), DISCRETE),
-    "Rainbow": (prl.Rainbow.create_factory(num_atoms=5, explorer=prl.Greedy()), DISCRETE),
-    "QRDQN": (prl.QRDQN.create_factory(num_quantiles=5), DISCRETE),
-    "NAF": (prl.NAF.create_factory(squash=False), BOX),
-    "QtOpt": (prl.QtOpt.create_factory(num_samples=8), BOX),
-    "PETS": (prl.PETS.create_factory(planner=prl.planners.CrossEntropy(2, 2, 4, 2)), BOX),
-    "PDDM": (prl.PDDM.create_factory(planner=prl.planners.PathIntegral(2)), BOX),
-    "MBMPC": (prl.MBMPC.create_factory(planner=prl.planners.RandomShooting(2, 4)), BOX),
-    "MBPO": (prl.MBPO.create_factory(rollout_length=2), BOX),
-    "IQN": (prl.IQN.create_factory(risk=prl.risk_measures.Wang(-0.75)), DISCRETE),
-    "MunchausenDQN": (prl.MunchausenDQN.create_factory(), DISCRETE),
-    "MunchausenIQN": (prl.MunchausenIQN.create_factory(quantile_layers=(5,)), DISCRETE),
-    "SAC": (prl.SAC.create_factory(), BOX),
-    "SACDiscrete": (prl.SACDiscrete.create_factory(), DISCRETE),
-    "SACWithValue": (prl.SACWithValue.create_factory(), BOX),
-    "MMESAC": (prl.MMESAC.create_factory(), BOX),
-    "DEMMESAC": (prl.DEMMESAC.create_factory(), BOX),
-    "REDQ": (prl.REDQ.create_factory(num_critics=3, policy_delay=2), BOX),
-    "DroQ": (prl.DroQ.create_factory(policy_delay=1), BOX),
-    "SACDecomposed": (prl.SACDecomposed.create_factory(), BOX),
-    "SACDecomposed, of three components": (
-        prl.SACDecomposed.create_factory(reward_components=("a", "b", "c"), component_weights={"a": 2.0}),
-        BOX,
-    ),
-    "QRSAC": (prl.QRSAC.create_factory(num_quantiles=5), BOX),
-    "TQC": (prl.TQC.create_factory(), BOX),
-    "CrossQ": (prl.CrossQ.create_factory(policy_delay=1), BOX),
-    "MPO": (prl.MPO.create_factory(num_samples=3), BOX),
-    "MPODiscrete": (prl.MPODiscrete.create_factory(), DISCRETE),
-    "HyAR": (prl.HyAR.create_factory(policy_delay=1), joined()),
-    "TD3": (prl.TD3.create_factory(policy_delay=1), BOX),
-    "ACER": (prl.ACER.create_factory(), DISCRETE),
-    "ACERContinuous": (prl.ACERContinuous.create_factory(), BOX),
-    "PCL": (prl.PCL.create_factory(), BOX),
-    "UnifiedPCL": (prl.UnifiedPCL.create_factory(), DISCRETE),
-    "BCQ": (prl.BCQ.create_factory(), BOX),
-    "DiscreteBCQ": (prl.DiscreteBCQ.create_factory(), DISCRETE),
-    "BEAR": (prl.BEAR.create_factory(warmup_updates=1), BOX),
-    "DecisionTransformer": (prl.DecisionTransformer.create_factory(), BOX),
-    "DecisionTransformer, discrete": (prl.DecisionTransformer.create_factory(), DISCRETE),
-    "BehaviourCloning, mixture": (
-        prl.BehaviourCloning.create_factory(distribution=prl.heads.MixturePolicy()),
-        BOX,
-    ),
-    "TD3BC": (prl.TD3BC.create_factory(policy_delay=1), BOX),
-    "CQL": (prl.CQL.create_factory(lagrange_threshold=5.0), BOX),
-    "CalQL": (prl.CalQL.create_factory(), BOX),
-    "DiscreteCQL": (prl.DiscreteCQL.create_factory(), DISCRETE),
-    "IQL": (prl.IQL.create_factory(), BOX),
-    "XQL": (prl.XQL.create_factory(), BOX),
-    "AWAC": (prl.AWAC.create_factory(), BOX),
-    "CRR": (prl.CRR.create_factory(compared_with="max"), BOX),
-    "CRR, binary": (prl.CRR.create_factory(weighting="binary"), BOX),
-    "EDAC": (prl.EDAC.create_factory(num_critics=3), BOX),
-    "BehaviourCloning": (prl.BehaviourCloning.create_factory(), DISCRETE),
-    "NStepQLearning": (prl.NStepQLearning.create_factory(), DISCRETE),
-    "PQN": (prl.PQN.create_factory(), DISCRETE),
-    "PPO": (prl.PPO.create_factory(use_clipped_value_loss=True), BOX),
-    "PPO, gSDE": (prl.PPO.create_factory(distribution=prl.heads.GSDEPolicy(squash=True)), BOX),
-    "A2C, mellowmax": (prl.A2C.create_factory(distribution=prl.heads.MellowmaxPolicy()), DISCRETE),
-    "PPO, discrete": (prl.PPO.create_factory(), DISCRETE),
-    "REINFORCE": (prl.REINFORCE.create_factory(), BOX),
-    "TRPO": (prl.TRPO.create_factory(value_epochs=2), BOX),
-    "TRPO, discrete": (prl.TRPO.create_factory(value_epochs=2), DISCRETE),
-    "GAIL": (prl.GAIL.create_factory(), BOX),
-    "AMP": (prl.AMP.create_factory(), BOX),
-    "OptionCritic": (prl.OptionCritic.create_factory(), BOX),
-    "OptionCritic, discrete": (prl.OptionCritic.create_factory(), DISCRETE),
+    name: (cls.create_factory(**settings), ACTIONS[kinds[0]])
+    for name, (cls, settings, kinds) in (OFF_POLICY | ON_POLICY).items()
+    if not name.startswith(WITHOUT_BATCH)
 }
-WITHOUT_MEMORY = ["PETS", "PDDM", "MBMPC", "MBPO", "CrossQ", "DecisionTransformer", "DecisionTransformer, discrete"]
+WITHOUT_MEMORY = ["PETS", "PDDM", "MBMPC", "MBPO", "CrossQ", "DecisionTransformer"]
 ROWS, STEPS = 6, 4
 
 
@@ -137,9 +67,13 @@ def batch_of(algorithm: prl.Algorithm, *shape: int) -> dict[str, Any]:
     def empty(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.empty((*shape, *size), dtype=dtype, device="meta")
 
-    action = empty(1, dtype=torch.int64) if algorithm.action_space is DISCRETE else empty(*algorithm.action_space.shape)
+    action = (
+        empty(1, dtype=torch.int64)
+        if isinstance(algorithm.action_space, spaces.Discrete)
+        else empty(*algorithm.action_space.shape)
+    )
     scalars = (RTG, DONE, DONE2, REW, DISCOUNT, WEIGHTS, ADV, RET, VAL, LOGP, TAKEN2)
-    acted = empty(3 if algorithm.action_space is DISCRETE else 4)
+    acted = empty(3 if isinstance(algorithm.action_space, spaces.Discrete) else 4)
     others = {name: empty(1) for name in scalars}
     others |= {name: empty(1, dtype=torch.int64) for name in (OPTION, OPTION_BEFORE)}
     others[REWC] = empty(3)

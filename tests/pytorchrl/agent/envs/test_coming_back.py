@@ -9,13 +9,10 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import pytorchrl as prl
-from pytorchrl.agent.envs.copies.histories import STEPS_OF_BLOCK, ActionLog
+from pytorchrl.agent.envs.copies.histories import STEPS_OF_BLOCK
 from tests.support.comparison import assert_equal
-from tests.support.profiles import examples
 from tests.support.toys import Counter, Noise
 
 
@@ -226,37 +223,3 @@ def test_a_state_of_more_environments_is_refused() -> None:
 def test_state_dict_before_the_first_reset_is_refused() -> None:
     with pytest.raises(RuntimeError, match=r"VecEnv: call reset\(\) before state_dict\(\)"):
         ENVIRONMENTS["noise"]().state_dict()
-
-
-@settings(max_examples=examples(60), deadline=None, derandomize=True)
-@given(
-    num_envs=st.integers(1, 3),
-    width=st.integers(0, 2),
-    begins=st.lists(st.tuples(st.integers(0, 700), st.integers(0, 2)), max_size=8),
-    reload=st.booleans(),
-)
-def test_the_action_log_holds_the_actions_since_each_environment_began(
-    num_envs: int, width: int, begins: list[tuple[int, int]], reload: bool
-) -> None:
-    shape = (width,) if width else ()
-    log = ActionLog(num_envs, shape, np.dtype(np.float32))
-    model: list[list[Any]] = [[] for _ in range(num_envs)]
-    generator = np.random.default_rng(0)
-    for steps, env in begins:
-        for _ in range(steps):
-            actions = generator.normal(size=(num_envs, *shape)).astype(np.float32)
-            full = log.add(actions)
-            assert full == (log.steps % STEPS_OF_BLOCK == 0)
-            for given_so_far, action in zip(model, actions, strict=True):
-                given_so_far.append(action)
-        if env < num_envs:
-            log.begin(env)
-            model[env] = []
-        if reload:
-            actions_since = [log.since(number) for number in range(num_envs)]
-            steps_so_far, log = log.steps, ActionLog(num_envs, shape, np.dtype(np.float32))
-            log.restore(steps_so_far, actions_since)
-        assert log.lengths.tolist() == [len(given_so_far) for given_so_far in model]
-        for number, given_so_far in enumerate(model):
-            expected = np.array(given_so_far, np.float32).reshape(-1, *shape)
-            np.testing.assert_array_equal(log.since(number), expected)

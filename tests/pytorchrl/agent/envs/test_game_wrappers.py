@@ -62,7 +62,7 @@ def test_a_reset_with_a_seed_starts_a_new_game() -> None:
     assert not env.goes_on_at_reset
 
 
-def test_returns_cover_whole_games_although_rewards_are_clipped_and_lives_end_episodes() -> None:
+def test_returns_cover_whole_games_of_clipped_rewards_and_lives() -> None:
     wrappers = ["EpisodicLife", ("ClipReward", {"min_reward": -1.0, "max_reward": 1.0})]
     envs = prl.VecEnv.create_factory(Lives, 2, wrappers=wrappers)()
     envs.reset(seed=0)

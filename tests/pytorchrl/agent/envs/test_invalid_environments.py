@@ -1,6 +1,5 @@
 """Environments that break gymnasium's interface raise errors that name them, the fault and the remedy."""
 
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.__main__ import main
 from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter, Noise
 
@@ -330,20 +328,3 @@ def test_an_argument_that_an_environment_does_not_take_is_an_error_that_names_bo
 def test_a_type_error_in_the_code_of_a_constructor_stays_itself(size: Any) -> None:
     with pytest.raises(TypeError, match=r"has no len|unexpected keyword argument 'width'"):
         prl.VecEnv(Sized, env_kwargs={"size": size})
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("env", "CartPole-v1", "--env-kwargs"),
-        ("train", "--algorithm", "dqn", "--env", "CartPole-v1", "--env.env-kwargs"),
-    ],
-)
-def test_a_command_reports_an_argument_that_an_environment_does_not_take_without_a_traceback(
-    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *arguments, "{'foo': 1}"])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert str(stopped.value).startswith("error: VecEnv: env 'CartPole-v1' does not take env_kwargs {'foo': 1}: ")

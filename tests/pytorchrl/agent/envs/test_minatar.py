@@ -161,7 +161,9 @@ def test_invalid_settings_are_refused(arguments: dict[str, Any], message: str) -
 def test_a_missing_package_is_reported_with_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     minatar._module.cache_clear()
-    with pytest.raises(gym.error.DependencyNotInstalled, match=r'minatar is not installed.* pip install "\.\[atari\]"'):
+    with pytest.raises(
+        gym.error.DependencyNotInstalled, match=r'minatar is not installed.* pip install "pytorchrl-toolkit\[atari\]"'
+    ):
         prl.VecEnv.create_factory(IDS["breakout"])()
 
 

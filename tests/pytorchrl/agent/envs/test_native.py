@@ -11,7 +11,6 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 import pytorchrl as prl
-from pytorchrl.agent.envs.vec_env import one_copy
 from pytorchrl.experiments import collect_demonstrations
 from pytorchrl.experiments.recordings.filming import stage_of
 from storages.datasets import open_dataset
@@ -89,22 +88,6 @@ def test_returns_lengths_and_reported_infos_cover_whole_episodes(mode: Autoreset
     assert running == ([(0, 0), (1, 2)] if skips else [(0, 0), (1, 0)])
 
 
-def test_tensor_observations_are_passed_on_without_a_copy() -> None:
-    envs = clocks(2, kind="tensor", mode=AutoresetMode.NEXT_STEP)
-    envs.reset(seed=0)
-    raw: list[Any] = []
-    made: Any = envs._vector._made  # type: ignore[attr-defined]
-    observe = made._observation
-    made._observation = lambda: raw.append(observe()) or raw[-1]
-    for number in range(8):
-        step = envs.step(torch.zeros((2, 1), dtype=torch.int64))
-        # The first steps are checked and copied, in case the environment overwrites its arrays.
-        if number >= 3:
-            assert step.observation is raw[-1]
-            assert step.next_observation is raw[-1]
-    assert all(isinstance(given, torch.Tensor) and given.shape == (2,) for given in made.given)
-
-
 def test_observations_that_the_dtype_of_their_space_would_cut_are_refused() -> None:
     class Bytes(Clocks):
         def __init__(self, num_envs: int) -> None:
@@ -131,7 +114,7 @@ def test_successes_that_are_numpys_booleans_are_reported() -> None:
         assert [episode.reported for episode in envs.finished_episodes] == [{"is_success": 1.0}] * 2
 
 
-def test_a_vector_environment_without_final_observations_is_refused_at_an_episode_end() -> None:
+def test_vector_environments_without_final_observations_are_refused() -> None:
     envs = clocks(2, mode=AutoresetMode.SAME_STEP, says_final=False)
     envs.reset(seed=0)
     envs.step(np.zeros((2, 1), np.int64))
@@ -357,14 +340,6 @@ def test_a_storage_of_episodes_holds_the_episodes_of_every_autoreset_mode(end: s
     assert len(held[AutoresetMode.SAME_STEP]) == 20 + 13 + 10
 
 
-def test_an_evaluation_plays_whole_episodes_in_a_single_environment() -> None:
-    scheme = scheme_of(prl.VecEnv.create_factory(Clocks, 3))
-    result = scheme.evaluate(4)
-    assert result.lengths == (2,) * 4
-    assert one_copy(prl.VecEnv.create_factory(Clocks, 3)).hyper_parameters["num_envs"] == 1
-    scheme.close()
-
-
 def trained_weights(learner: prl.Learner) -> Any:
     while not learner.done():
         learner.step()
@@ -423,18 +398,6 @@ def test_environments_without_a_state_dict_start_new_episodes_with_one_notice(
     assert capsys.readouterr().out.count("new ones begin") == 1
     trained_weights(resumed)
     assert resumed.scheme.steps >= 400
-
-
-def test_a_run_with_an_environment_id_is_resumed_from_its_directory(tmp_path: Path) -> None:
-    envs = prl.VecEnv.create_factory("CartPole-v1", 4, vectorization_mode="vector_entry_point")
-    halted = prl.Learner(scheme_of(envs), 300, log_dir=tmp_path / "run")
-    halted.step()
-    halted.save_checkpoint()
-    halted.close()
-    resumed = prl.Learner.resume(tmp_path / "run")
-    assert resumed.scheme.envs is not None
-    assert resumed.scheme.envs.is_native
-    trained_weights(resumed)
 
 
 @pytest.mark.parametrize("kind", ["array", "tensor"])

@@ -159,7 +159,7 @@ def test_envpool_settings_that_are_unknown_or_change_the_batch_size_are_refused(
 
 def test_a_missing_backend_package_is_reported_with_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "envpool", None)
-    message = r'extra "envpool" brings it: pip install "\.\[envpool\]"'
+    message = r'extra "envpool" brings it: pip install "pytorchrl-toolkit\[envpool\]"'
     with pytest.raises(gym.error.DependencyNotInstalled, match=message):
         prl.VecEnv.create_factory("CartPole-v1", 4, backend="envpool")
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 import pytorchrl as prl
 from pytorchrl.agent.envs.vec_env import one_copy
@@ -35,6 +36,13 @@ def test_an_attribute_of_a_subclass_is_a_hyper_parameter() -> None:
         assert (envs.step(np.zeros((2, 1), np.int64)).reward == 4).all()
     finally:
         envs.close()
+
+
+def test_hyper_parameters_of_environments_made_directly_are_checked() -> None:
+    with pytest.raises(ValueError, match="Shifted: num_envs must be at least 1, got 0"):
+        Shifted("CartPole-v1", 0)
+    with Shifted("CartPole-v1", shift=2) as envs:
+        assert (envs.shift, envs.num_envs) == (2.0, 1)
 
 
 def test_one_copy_is_of_the_same_class_with_the_same_hyper_parameters() -> None:

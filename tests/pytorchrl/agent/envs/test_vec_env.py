@@ -15,7 +15,6 @@ from gymnasium import spaces
 import pytorchrl as prl
 from pytorchrl.agent.envs.checks import CHECKED_STEPS
 from pytorchrl.agent.envs.copies.copies import seeds_of_copies
-from pytorchrl.agent.envs.spaces import random_actions
 from tests.support.toys import Counter, Noise
 
 
@@ -25,7 +24,7 @@ def leaf(observation: Any) -> Any:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("kind", ["vector", "image", "discrete", "dict"])
-def test_the_last_step_returns_the_final_observation_and_the_first_of_the_next_episode(kind: str, mode: str) -> None:
+def test_the_last_step_returns_the_final_and_the_next_first_observation(kind: str, mode: str) -> None:
     envs = prl.VecEnv.create_factory(Counter, num_envs=2, mode=mode, env_kwargs={"kind": kind, "length": 2})()
     first = envs.reset(seed=0)
     assert np.all(leaf(first) == 0)
@@ -76,7 +75,7 @@ def test_actions_of_another_shape_or_dtype_are_refused_with_those_wanted(actions
         envs.step(np.zeros((3, 1), dtype))
 
 
-def test_actions_of_a_box_must_have_an_axis_of_environments_but_may_be_of_any_precision() -> None:
+def test_actions_of_a_box_need_an_axis_of_environments_and_any_precision() -> None:
     envs = prl.VecEnv("Pendulum-v1", num_envs=2)
     envs.reset(seed=0)
     with pytest.raises(ValueError, match=r"must be numbers of shape \(2, 1\), got float32 of shape \(1,\)$"):
@@ -294,28 +293,3 @@ class Unsupported(Counter):
 def test_unsupported_spaces_are_refused_with_a_remedy(arguments: Any, message: str) -> None:
     with pytest.raises(prl.UnsupportedSpaceError, match=message):
         prl.VecEnv(Unsupported, env_kwargs=arguments)
-
-
-def test_random_actions_stay_in_bounds_and_cover_the_space() -> None:
-    generator = np.random.default_rng(0)
-    box = spaces.Box(np.array([-1, 0, -np.inf], np.float32), np.array([3, 1, np.inf], np.float32))
-    actions = random_actions(box, 2000, generator)
-    assert actions.shape == (2000, 3)
-    assert actions.dtype == np.float32
-    assert all(box.contains(action) for action in actions)
-    assert actions[:, 0].min() < -0.9
-    assert actions[:, 0].max() > 2.9
-    assert abs(actions[:, 2].std() - 1) < 0.1
-    discrete = random_actions(spaces.Discrete(3), 300, generator)
-    assert discrete.shape == (300, 1)
-    assert set(discrete[:, 0]) == {0, 1, 2}
-
-
-def test_random_discrete_actions_of_one_environment_match_numpys_integers() -> None:
-    one, several = (np.random.default_rng(3) for _ in range(2))
-    for number in (2, 7, 2**31, 2**33 + 5):
-        space = spaces.Discrete(number)
-        drawn = [random_actions(space, 1, one) for _ in range(50)]
-        expected = several.integers(0, number, (50, 1, 1), np.int64)
-        np.testing.assert_array_equal(drawn, expected)
-        assert drawn[0].dtype == np.int64

@@ -151,7 +151,7 @@ class NeverFirst(prl.Sample):
         return super().act(output, exploration).clamp(min=1)
 
 
-def test_a_subclass_of_sample_acts_by_its_own_method_also_where_log_probabilities_are_kept() -> None:
+def test_a_subclass_of_sample_acts_by_its_own_method_with_log_probabilities_too() -> None:
     distribution = Categorical(torch.tensor([[5.0, 1.0, -1.0]]).repeat(50, 1))
     with torch.inference_mode():
         action, log_prob = NeverFirst().act_with_log_prob(distribution, exploration_of(Countable(3), 50))

@@ -3,35 +3,13 @@
 import copy
 import math
 from collections.abc import Callable
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.layers.mlp import MLP, PlainActivation
-from pytorchrl.agent.ops import layers
-
-KERNELS = "apply_layers_by_rows", "apply_layers_by_columns"
-
-
-@pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the kernels that were called."""
-    names: list[str] = []
-
-    def recorded(name: str) -> Callable[..., None]:
-        kernel = getattr(layers, name)
-
-        def call(*arguments: Any) -> None:
-            names.append(name)
-            kernel(*arguments)
-
-        return call
-
-    for name in KERNELS:
-        monkeypatch.setattr(layers, name, recorded(name))
-    return names
 
 
 def random_tensor(*shape: int) -> Tensor:
@@ -59,24 +37,6 @@ def test_a_network_matches_torch(activation: PlainActivation, sizes: tuple[int, 
         output = network(features)
     torch.testing.assert_close(output, in_torch(network, features).detach(), rtol=1e-5, atol=1e-6)
     assert torch.equal(features, before)
-
-
-@pytest.mark.parametrize(
-    ("rows", "kernel"), [(1, "apply_layers_by_rows"), (16, "apply_layers_by_rows"), (64, "apply_layers_by_columns")]
-)
-def test_small_batches_are_computed_by_kernels(called: list[str], rows: int, kernel: str) -> None:
-    with torch.inference_mode():
-        make_mlp()(random_tensor(rows, 5))
-    assert called == [kernel]
-
-
-def test_gradients_and_large_batches_are_computed_by_torch(called: list[str]) -> None:
-    network = make_mlp()
-    network(random_tensor(3, 5)).sum().backward()
-    with torch.inference_mode():
-        network(random_tensor(2_000, 5))
-    assert not called
-    assert all(parameter.grad is not None for parameter in network.parameters())
 
 
 @pytest.mark.parametrize("rows", [1, 64])
@@ -231,13 +191,3 @@ def test_weights_of_the_same_memory_in_another_shape_are_refused_by_torch() -> N
         seen_as_another_shape(cast("nn.Linear", network.layers[1]))
         with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
             network(features)
-
-
-def test_without_torchs_list_of_global_hooks_torch_computes_everything(
-    called: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(layers, "_has_global_hooks", layers._any_global_hook)
-    network, features = make_mlp(), random_tensor(3, 5)
-    with torch.inference_mode():
-        torch.testing.assert_close(network(features), in_torch(network, features))
-    assert not called

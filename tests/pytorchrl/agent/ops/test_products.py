@@ -55,16 +55,6 @@ def test_a_layer_has_the_outputs_and_gradients_of_torch(calls: list[tuple[int, .
         torch.testing.assert_close(computed.grad, wanted.grad, **RELATIVE)
 
 
-def test_only_the_gradients_that_are_needed_are_computed(calls: list[tuple[int, ...]]) -> None:
-    layer, features = layer_of().requires_grad_(requires_grad=False), random_tensor(ROWS, SIZE).requires_grad_()
-    layer(features).sum().backward()
-    # The slope of a sum is one number, expanded, which torch multiplies.
-    assert calls == [(ROWS, SIZE)]
-    layer(features).square().sum().backward()
-    assert calls == [(ROWS, SIZE)] * 3
-    assert layer.weight.grad is None
-
-
 def test_there_are_gradients_of_gradients(calls: list[tuple[int, ...]]) -> None:
     layer, features = layer_of(), random_tensor(ROWS, SIZE).requires_grad_()
 
@@ -180,22 +170,6 @@ def test_layers_of_several_networks_have_the_outputs_of_torch(calls: list[tuple[
     assert features.grad is not None
     assert len(calls) == 3
     torch.testing.assert_close(stacked_linear(features[:, :31], weight, bias), expected[:, :31], **RELATIVE)
-
-
-@pytest.mark.parametrize(
-    ("capability", "processor", "is_used"),
-    [
-        ("AVX512", "vendor_id : AuthenticAMD", True),
-        ("AVX512", "vendor_id : GenuineIntel", False),
-        ("AVX2", "vendor_id : AuthenticAMD", False),
-    ],
-)
-def test_onednn_is_used_where_torch_leaves_vectors_of_the_cpu_unused(
-    capability: str, processor: str, is_used: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    monkeypatch.setattr(products, "_processor", lambda: processor)
-    assert products._has_faster_onednn() is is_used
 
 
 def test_without_the_operator_torch_computes_everything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,22 +237,6 @@ def test_a_users_elementwise_optimiser_trains_and_its_averages_are_saved() -> No
     test_a_parameter_without_a_gradient_is_not_changed(SignMomentum())
 
 
-def test_parameters_given_twice_are_trained_once() -> None:
-    net = network()
-    flat = FlatParameters([*net.parameters(), *net[0].parameters()])
-    assert len(flat.parameters) == 4
-    flat.check()
-
-
-def test_flat_parameters_keep_their_values_and_share_memory_with_the_network() -> None:
-    before, net = values(network()), network()
-    flat = FlatParameters(net.parameters())
-    assert all(equal(before, values(net)))
-    with torch.no_grad():
-        flat.vector.zero_()
-    assert not any(value.any() for value in values(net))
-
-
 @pytest.mark.parametrize(
     ("trained", "found"),
     [

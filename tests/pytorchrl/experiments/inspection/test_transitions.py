@@ -55,7 +55,7 @@ def test_priority_and_weight_are_those_of_sampling(tmp_path: Path) -> None:
     np.testing.assert_allclose([one.priority for one in described], priorities.of(rows[:6]), rtol=1e-6)
 
 
-def test_the_most_surprising_transitions_have_the_largest_errors_among_those_learnt_from(tmp_path: Path) -> None:
+def test_the_most_surprising_transitions_learnt_from_have_the_largest_errors(tmp_path: Path) -> None:
     scheme = trained(tmp_path, dqn_scheme(envs=COUNTER, storage=PER))
     priorities = scheme.storage.priorities
     assert priorities is not None

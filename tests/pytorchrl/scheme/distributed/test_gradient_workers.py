@@ -129,7 +129,7 @@ def test_a_resumed_run_equals_the_uninterrupted_run(compose: Any, tmp_path: Path
     learner.close()
 
 
-def test_asynchronous_gradients_are_applied_one_by_one_and_a_killed_worker_is_replaced(
+def test_asynchronous_gradients_are_applied_singly_and_a_killed_worker_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scheme = a2c(num_gradient_workers=2, communication="asynchronous")

@@ -149,7 +149,7 @@ def test_a_step_of_impala_is_the_papers_on_losses_that_are_summed(
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0])
-def test_a_step_of_a3c_and_of_nsq_is_that_of_the_authors_on_losses_summed_over_five_steps(size: float) -> None:
+def test_a_step_of_a3c_and_of_nsq_is_that_of_losses_summed_over_five_steps(size: float) -> None:
     """The wiki of github.com/muupan/async-rl has their e-mail: decay 0.99, and epsilon 0.1, below the root."""
     summed = torch.tensor([size, -2 * size])
     expected = -7e-4 * summed / (0.01 * summed**2 + 0.1).sqrt()

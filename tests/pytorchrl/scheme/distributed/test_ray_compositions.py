@@ -99,7 +99,7 @@ def test_incompatible_parts_are_refused_by_name(changes: dict[str, Any], message
 
 def test_without_ray_the_error_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytorchrl.scheme.distributed.ray_scheme.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r'pip install "\.\[ray\]"'):
+    with pytest.raises(ImportError, match=r'pip install "pytorchrl-toolkit\[ray\]"'):
         compose()
 
 

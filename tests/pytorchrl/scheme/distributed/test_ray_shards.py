@@ -71,7 +71,7 @@ def test_shards_in_other_processes_draw_the_batches_of_local_shards(factory: Any
     one.close()
 
 
-def test_batches_come_through_shared_memory_after_a_first_reply_and_after_a_replacement() -> None:
+def test_batches_come_through_shared_memory_after_the_first_reply() -> None:
     group = started(WHOLE, 1)
     replay = ShardedReplay(group, batches_at_once=4, patience_seconds=60)
 

@@ -1,7 +1,6 @@
 """Collectors and gradient workers in a single process: like the tests with Ray, and quicker."""
 
 import copy
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -11,8 +10,8 @@ import torch
 import pytorchrl as prl
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
 from pytorchrl.scheme.distributed import ray_scheme
-from pytorchrl.scheme.distributed.collection_worker import CollectionWorker, RunState
-from pytorchrl.scheme.distributed.gradient_worker import GradientWorker, shared_state
+from pytorchrl.scheme.distributed.collection_worker import CollectionWorker
+from pytorchrl.scheme.distributed.gradient_worker import GradientWorker
 from storages.transition import OBS
 from tests.pytorchrl.scheme.distributed.inline_workers import InlineWorkers
 from tests.support.comparison import assert_equal
@@ -84,32 +83,6 @@ def test_one_collector_trains_exactly_like_one_process(name: str) -> None:
     assert_equal(*states)
 
 
-@pytest.mark.parametrize("workers", [{"num_collectors": 2}, {"num_gradient_workers": 2}], ids=str)
-def test_workers_are_sent_the_weights_of_a_reset_for_the_step_that_follows(
-    workers: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: list[Any] = []
-    for cls, worker in ((CollectionWorker, "num_collectors"), (GradientWorker, "num_gradient_workers")):
-        if worker in workers:
-            collect = cls.collect
-
-            def watched(self: Any, run: Any, given: Any, collect: Any = collect) -> Any:
-                sent.append(given.get("weights", given))
-                return collect(self, run, given)
-
-            monkeypatch.setattr(cls, "collect", watched)
-    scheme = prl.RayScheme(**parts("dqn"), **workers)
-    learner = prl.Learner(scheme, 320, tmp_path / "run", callbacks=[prl.ResetNetworks(every=5)])
-    assert learner.run()
-    resets = int(learner.get_metrics()["train/resets"])
-    assert resets >= 2
-    for number in range(1, resets + 1):
-        expected = scheme.make_algorithm(5 * number).get_weights()
-        acted = [all((weights[name] == value.numpy()).all() for name, value in expected.items()) for weights in sent]
-        assert sum(acted) == 2
-    learner.close()
-
-
 class FailsOnce(Counter):
     """Observes its number; that of the second collector, made after the learner's and the first, fails once."""
 
@@ -164,28 +137,6 @@ def test_a_loaded_state_continues_the_same_run_with_other_workers(name: str, wor
     assert_equal(saved_and_loaded(first.state_dict()), saved_and_loaded(second.state_dict()))
     first.close()
     second.close()
-
-
-def test_a_collector_does_not_change_the_weights_and_statistics_that_it_is_given(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    collect, are_kept = CollectionWorker.collect, []
-
-    def watched(worker: CollectionWorker, order: Any, weights: Any) -> Any:
-        made = collect(worker, order, weights)
-        kept = worker._algorithm.get_weights()
-        are_kept.append(all((kept[name].numpy() == given).all() for name, given in weights.items()))
-        return made
-
-    monkeypatch.setattr(CollectionWorker, "collect", watched)
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True)
-    scheme = train(prl.RayScheme(**parts("dqn") | {"actor_factory": actor}, num_collectors=2), 64)
-    counted = scheme.actor.normalization
-    assert counted is not None
-    assert counted.parts[0].count == scheme.steps
-    assert len(are_kept) > 2
-    assert all(are_kept)
-    scheme.close()
 
 
 def test_one_gradient_worker_that_normalises_observations_trains_like_one_process() -> None:
@@ -252,26 +203,6 @@ def test_gradient_workers_normalise_by_the_observations_of_all_of_them(
             np.testing.assert_allclose(shift, expected[0], rtol=1e-4, atol=1e-6)
             np.testing.assert_allclose(scale, expected[1], rtol=1e-4)
         earlier = rows
-    scheme.close()
-
-
-def test_an_asynchronous_worker_keeps_the_normalisation_of_its_rollout_until_it_has_learnt_from_it() -> None:
-    scheme = prl.RayScheme(**normalised("ppo"), num_gradient_workers=1)
-    scheme.set_progress(0, 1_000)
-    learner, worker = scheme.algorithm, cast("Any", scheme)._remote.workers.workers[0]
-    assert learner.actor.normalization is not None
-    shifts = []
-    for update in range(6):
-        of_worker = worker.compute(RunState(update, 32 * update, 1_000), shared_state(learner))
-        if of_worker.experience.observed:
-            learner.actor.normalization.add_moments(of_worker.experience.observed)
-        learner.actor.normalization.use_newest()
-        shifts.append((scaling_of(worker._scheme.actor.state_dict())[0].tolist(), of_worker.experience.steps))
-    assert [steps for _, steps in shifts] == [32, 0, 0, 0, 32, 0], "four batches of each rollout"
-    first, *others = [shift for shift, _ in shifts]
-    assert first == [0.0] * 4
-    assert others[:3] == [first] * 3
-    assert others[3] == others[4] != first
     scheme.close()
 
 

@@ -1,6 +1,7 @@
 """Exceptions, kills and ends of runs whose processes share their parameters."""
 
 import gc
+import itertools
 import multiprocessing
 import os
 import signal
@@ -196,8 +197,9 @@ learner.close()
 
 @pytest.mark.quick_share(0, long=1)
 @pytest.mark.long
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("ending", [*SIGNALS, "exited"])
+@pytest.mark.parametrize(
+    ("ending", "mode"), zip([*SIGNALS, "exited"], itertools.cycle(["async", "sync"]), strict=False)
+)
 def test_no_process_remains_however_the_learner_ends(mode: str, ending: str, tmp_path: Path) -> None:
     printed = output_of_ended(SCRIPT, [str(tmp_path / "run"), mode, ending], ending)
     if ending in ("ctrl_c", "terminated"):

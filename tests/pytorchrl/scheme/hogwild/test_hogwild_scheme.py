@@ -158,14 +158,6 @@ def test_parameters_rest_while_the_policy_is_evaluated_and_saved() -> None:
         assert_equal(scheme.state_dict()["algorithm"], state["algorithm"])
 
 
-def test_a_process_waits_until_its_report_is_taken() -> None:
-    with prl.HogwildScheme(**a3c(), processes=2) as scheme:
-        scheme.set_progress(0, 10_000)
-        for _ in range(4):
-            scheme.collect(10_000)
-            assert 1 <= len(scheme.state_dict()["collector"]["reports"]) <= 2
-
-
 def test_changed_hyper_parameters_reach_all_processes() -> None:
     with prl.HogwildScheme(**a3c(), processes=2) as scheme:
         train(scheme, 60)
@@ -177,7 +169,7 @@ def test_changed_hyper_parameters_reach_all_processes() -> None:
         assert_equal(scheme.algorithm.get_weights(), weights)
 
 
-def test_changes_of_algorithm_and_storage_have_the_effect_that_they_have_in_an_ordinary_scheme() -> None:
+def test_changes_have_the_effect_that_they_have_in_an_ordinary_scheme() -> None:
     parts = a3c(storage_factory=prl.GAEBuffer.create_factory(size=5))
     with prl.Scheme(**parts) as ordinary, prl.HogwildScheme(**parts, processes=1) as shared:
         for scheme in (ordinary, shared):
@@ -242,7 +234,7 @@ def test_a_resumed_run_of_one_process_is_the_uninterrupted_run(parts: Parts) -> 
         assert resumed.steps == TARGET
 
 
-def test_a_resumed_run_of_several_processes_goes_on_with_weights_optimiser_and_counts(tmp_path: Path) -> None:
+def test_a_resumed_run_of_several_processes_has_its_weights_and_counts(tmp_path: Path) -> None:
     parts = a3c(algo_factory=prl.A2C.create_factory(test_every=50, num_test_episodes=1))
     learner = prl.Learner(prl.HogwildScheme(**parts, processes=2), 200, tmp_path / "run")
     while learner.scheme.steps < 80:

@@ -155,30 +155,6 @@ def test_a_risk_measure_distorts_only_the_fractions_that_choose_actions(risk: An
     assert fractions[-1] > 0.25
 
 
-@pytest.mark.parametrize("kappa", [1.0, 0.4])
-@pytest.mark.parametrize("count", [1, 3, 8])
-def test_the_loss_is_equation_3_with_any_number_of_target_fractions(count: int, kappa: float) -> None:
-    module, action = make_head(kappa=kappa), torch.tensor([[0], [2], [1], [1], [0]])
-    other = make_head(kappa=kappa)
-    other.num_quantiles = count
-    value, target = module(features()).of(action), other(features(2)).best().backup(torch.ones(B, 1), torch.ones(B, 1))
-    assert target.quantiles.shape == (B, count)
-    slow = np.zeros((B, 1))
-    for b in range(B):
-        for quantile, fraction in zip(numpy(value.quantiles)[b], numpy(value.fractions), strict=True):
-            for aim in numpy(target.quantiles)[b]:
-                error = aim - quantile
-                huber = error**2 / 2 if abs(error) <= kappa else kappa * (abs(error) - kappa / 2)
-                slow[b] += abs(fraction - (error < 0)) * huber / kappa / count
-    np.testing.assert_allclose(numpy(value.loss(target)), slow, rtol=1e-4)
-    loss, errors = value.weighted_loss(torch.full((B, 1), 0.5), target)
-    np.testing.assert_allclose(numpy(errors), slow, rtol=1e-4)
-    np.testing.assert_allclose(loss.item(), 0.5 * slow.sum(), rtol=1e-4)
-    detached = value.detach()
-    assert not detached.quantiles.requires_grad
-    torch.testing.assert_close(detached.loss(target), value.loss(target).detach())
-
-
 def test_a_users_layer_without_a_bias_is_accepted() -> None:
     class WithoutBias(prl.OffPolicyActor):
         def linear(self, inputs: int, outputs: int) -> nn.Module:

@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 import pytorchrl as prl
-from storages.transition import ACT, ACTPROBS, DISCOUNT, MASK, OBS, OBS2, REW, RHS
-from tests.support.by_hand import copies, envs_with, exploring, layer_of, numeric_gradient, numpy
+from storages.transition import ACT, ACTPROBS, MASK, OBS, OBS2, REW
+from tests.support.by_hand import copies, exploring, layer_of, numeric_gradient, numpy
 from tests.support.by_hand import linear as layer
 from tests.support.chains import Chain
-from tests.support.comparison import assert_equal
 from tests.support.segments import PATHS, STEPS, backwards, linear, packed, returns_by_hand, sequences_of, weights_of
-from tests.support.training import saved_and_loaded, train
 
 ACTIONS = 3
 SPACE = spaces.Discrete(ACTIONS)
@@ -107,56 +104,6 @@ def test_packed_episodes_give_the_gradients_of_padded_ones() -> None:
         torch.testing.assert_close(other[name], gradient)
 
 
-def one_step_gradients(
-    truncation: float | None, exact_critic: bool, batches: int, size: int = 750
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Gradients of the logits from one-step episodes of another policy, (batches, actions), and the exact gradient."""
-    rewards, acting = np.array([1.0, -0.5, 0.2]), np.array([0.05, 0.15, 0.8])
-    algorithm = linear(prl.ACER, SPACE, truncation=truncation, trust_region=None, entropy_coef=0.0)
-    with torch.no_grad():
-        for head in (algorithm.pi.head, algorithm.q.head.numbers):
-            head.layer.weight.zero_()
-        algorithm.pi.head.layer.bias.copy_(torch.tensor([1.0, 0.0, -1.0]))
-        probs = softmax(numpy(algorithm.pi.head.layer.bias))
-        # A critic that gives all actions the same value corrects no bias.
-        bias = rewards if exact_critic else np.full(ACTIONS, probs @ rewards)
-        algorithm.q.head.numbers.layer.bias.copy_(torch.from_numpy(bias))
-    generator = np.random.default_rng(0)
-    found = []
-    for _ in range(batches):
-        action = generator.choice(ACTIONS, size, p=acting)
-        reward = rewards[action] + 0.3 * generator.normal(size=size)
-        fields = {
-            OBS: np.zeros((1, size, 3)),
-            OBS2: np.zeros((1, size, 3)),
-            ACT: action[None, :, None],
-            REW: reward[None, :, None],
-            "Done": np.ones((1, size, 1)),
-            DISCOUNT: np.zeros((1, size, 1)),
-            ACTPROBS: np.broadcast_to(acting, (1, size, ACTIONS)),
-        }
-        batch = {key: torch.tensor(each, dtype=None if key == ACT else torch.float32) for key, each in fields.items()}
-        gradients, _ = algorithm.compute_gradients(batch)
-        found.append(-numpy(gradients["policy_and_critic.0.head.layer.bias"]))
-    return np.array(found), probs * (rewards - probs @ rewards)
-
-
-@pytest.mark.long
-def test_truncation_lowers_the_variance_and_the_correction_removes_its_bias() -> None:
-    batches = 40
-    bias, variance, corrected_bias, noise = {}, {}, {}, {}
-    for limit in (1.0, 3.0, None):
-        found, exact = one_step_gradients(limit, exact_critic=False, batches=batches)
-        bias[limit], variance[limit] = np.abs(found.mean(0) - exact).max(), found.var(0).sum()
-        noise[limit] = found.std(0).max() / np.sqrt(batches)
-        found, _ = one_step_gradients(limit, exact_critic=True, batches=batches)
-        corrected_bias[limit] = np.abs(found.mean(0) - exact).max()
-    assert variance[1.0] < variance[3.0] < variance[None]
-    assert bias[1.0] > bias[3.0] > 4 * noise[3.0]
-    assert bias[None] < 4 * noise[None]
-    assert all(corrected_bias[limit] < 4 * noise[limit] for limit in noise)
-
-
 @pytest.mark.parametrize("logits", [[1e4, 0.0, -1e4], [-np.inf, 0.0, 1.0]])
 def test_degenerate_policies_give_finite_gradients_and_weights_of_1_where_they_acted(
     logits: list[float], monkeypatch: pytest.MonkeyPatch
@@ -202,7 +149,7 @@ def scheme_of(memory: Any = None, **hyper_parameters: Any) -> prl.Scheme:
     )
 
 
-def test_an_update_phase_learns_from_the_newest_steps_and_then_from_replayed_sequences() -> None:
+def test_an_update_phase_learns_from_the_newest_steps_and_then_from_replay() -> None:
     scheme = scheme_of()
     algorithm, seen = scheme.algorithm, []
     update = algorithm.update
@@ -241,59 +188,3 @@ def test_the_number_of_replays_has_a_poisson_distribution() -> None:
     assert [number for number in phases if number] == asked
     assert abs(np.mean(phases) - 3) < 4 * np.sqrt(3 / len(phases))
     assert abs(np.var(phases) - 3) < 4 * np.sqrt((3 + 2 * 9) / len(phases))
-
-
-def test_without_replays_it_learns_on_policy() -> None:
-    scheme = scheme_of(replay_ratio=0.0)
-    train(scheme, 60)
-    assert scheme.algorithm.updates == 5
-    scheme.close()
-
-
-@pytest.mark.parametrize("memory", [None, "lstm"])
-def test_training_continues_exactly_from_a_state_saved_between_replays(memory: Any) -> None:
-    scheme, other = scheme_of(memory), scheme_of(memory)
-    train(scheme, 96)
-    scheme.collect(108)
-    whole, resumed = scheme.algorithm, other.algorithm
-    phase = iter(scheme.storage.generate_batches(6, 3))
-    for _ in range(3):
-        whole.update(next(phase))
-    resumed.load_state_dict(saved_and_loaded(whole.state_dict()))
-    other.storage.load_state_dict(saved_and_loaded(scheme.storage.state_dict()))
-    others = iter(other.storage.generate_batches(3, 3))
-    for ours, theirs in zip(phase, others, strict=True):
-        assert_equal(ours, theirs)
-        whole.update(ours)
-        resumed.update(theirs)
-        assert_equal(resumed.state_dict(), whole.state_dict())
-    # The next phases draw the same number of replays.
-    for algorithm, one in ((whole, scheme), (resumed, other)):
-        algorithm.set_progress(108, 600)
-        list(algorithm.update_phase(one.sources))
-    assert_equal(resumed.state_dict(), whole.state_dict())
-    assert (RHS in ours) == (memory is not None)
-    scheme.close()
-    other.close()
-
-
-@pytest.mark.parametrize(
-    ("hyper_parameters", "message"),
-    [
-        ({"truncation": 0.0}, "truncation"),
-        ({"trust_region": -1.0}, "trust_region"),
-        ({"polyak": 1.5}, "polyak"),
-        ({"replay_ratio": -1.0}, "replay_ratio"),
-        ({"update_every": 0}, "update_every"),
-        ({"entropy_coef": -0.1}, "entropy_coef"),
-    ],
-)
-def test_values_out_of_range_are_refused(hyper_parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"ACER: {message} must"):
-        prl.ACER.create_factory(**hyper_parameters)
-
-
-def test_continuous_action_spaces_are_refused() -> None:
-    envs = envs_with(spaces.Box(-1, 1, (2,), np.float32))
-    with pytest.raises(prl.UnsupportedSpaceError, match="ACER needs a Discrete action space"):
-        prl.ACER.create_factory()("cpu", prl.OnPolicyActor.create_factory()("cpu", envs), envs)

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from storages.transition import ACT, ACTPROBS, OBS, OBS2
-from tests.support.by_hand import envs_with, exploring, layer_of, numpy
+from tests.support.by_hand import exploring, layer_of, numpy
 from tests.support.by_hand import linear as layer
 from tests.support.segments import PATHS, STEPS, backwards, linear, returns_by_hand, sequences_of, weights_of
 
@@ -137,7 +137,7 @@ def test_degenerate_policies_give_finite_gradients(now: float, then: float) -> N
         algorithm.average.load_state_dict(algorithm.pi.state_dict())
 
 
-def test_the_acting_distribution_is_stored_and_actions_are_clipped_for_the_environment_only() -> None:
+def test_the_acting_distribution_is_stored_and_stored_actions_are_not_clipped() -> None:
     algorithm = linear(prl.ACERContinuous, SPACE)
     obs = torch.randn(200, 3)
     step = algorithm.acting_step(obs, None, torch.zeros(200, 1), exploring(algorithm, 200))
@@ -145,14 +145,3 @@ def test_the_acting_distribution_is_stored_and_actions_are_clipped_for_the_envir
     assert torch.equal(step.fields[ACTPROBS], torch.cat([mean, log_std], 1))
     assert step.action.abs().max() > 1
     assert torch.equal(step.env_action, step.action.clamp(-1, 1))
-
-
-def test_discrete_action_spaces_are_refused() -> None:
-    envs = envs_with(spaces.Discrete(3))
-    with pytest.raises(prl.UnsupportedSpaceError, match="ACERContinuous needs a Box action space"):
-        prl.ACERContinuous.create_factory()("cpu", prl.OnPolicyActor.create_factory()("cpu", envs), envs)
-
-
-def test_values_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="ACERContinuous: num_advantage_samples must"):
-        prl.ACERContinuous.create_factory(num_advantage_samples=0)

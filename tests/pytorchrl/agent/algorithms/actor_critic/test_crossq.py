@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -174,25 +173,6 @@ def test_running_statistics_are_saved_and_copied_with_the_weights() -> None:
     assert_equal(statistics[0], statistics[1])
     assert_equal(statistics[0], statistics[2])
     assert_equal(one.update(n_step_batch()).info, two.update(n_step_batch()).info)
-
-
-def test_a_loaded_policy_takes_the_action_of_the_trained_algorithm(tmp_path: Path) -> None:
-    scheme = prl.Scheme(
-        prl.CrossQ.create_factory(start_steps=20, update_every=5, mini_batch_size=8, test_every=0),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
-        prl.ReplayBuffer.create_factory(size=100),
-        prl.VecEnv.create_factory("Pendulum-v1"),
-        seed=1,
-    )
-    learner = prl.Learner(scheme, target_steps=60, log_dir=tmp_path)
-    learner.run()
-    learner.save_checkpoint()
-    observation = np.array([0.5, -0.5, 1.0], np.float32)
-    evaluation = exploring(scheme.algorithm, 1, deterministic=True)
-    obs = torch.from_numpy(observation)[None]
-    expected = scheme.algorithm.acting_step(obs, None, torch.ones(1, 1), evaluation).env_action[0]
-    learner.close()
-    np.testing.assert_array_equal(prl.load_policy(tmp_path)(observation), expected)
 
 
 def test_unsupported_actors_and_hyper_parameters_are_refused() -> None:

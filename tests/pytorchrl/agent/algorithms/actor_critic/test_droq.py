@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from torch import nn
 
@@ -84,12 +83,3 @@ def test_acting_draws_no_dropout_masks() -> None:
     before = algorithm.actor.generator.get_state()
     algorithm.acting_step(torch.randn(4, 3), None, torch.zeros(4, 1), exploring(algorithm, 4))
     assert torch.equal(algorithm.actor.generator.get_state(), before)
-
-
-def test_a_dropout_probability_outside_its_range_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"DroQ: dropout must lie in \[0, 1\], got 1.5"):
-        prl.DroQ.create_factory(dropout=1.5)
-    with pytest.raises(ValueError, match=r"DroQ: dropout must be less than 1, got 1\.0"):
-        prl.DroQ.create_factory(dropout=1.0)
-    with pytest.raises(ValueError, match=r"OffPolicyActor: dropout must be less than 1, got 1\.0"):
-        prl.OffPolicyActor.create_factory(dropout=1.0)

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.rows import Rows
-from storages.transition import DISCOUNT, MASK, OBS, OBS2, REW, WEIGHTS
+from storages.transition import DISCOUNT, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import layer_of, linear
 from tests.support.soft_critics import ByHand, assert_close, assert_gradients, made, n_step_batch, of
 
@@ -53,18 +52,3 @@ def test_without_a_weight_state_values_are_those_of_the_critics() -> None:
     algorithm, batch = made(prl.MMESAC, alpha_q=0.0), n_step_batch()
     value, log_prob = torch.randn(2, 5, 1)
     assert torch.equal(algorithm.state_value(algorithm.read(batch), value, log_prob), value)
-
-
-def test_values_of_states_with_less_entropy_are_larger_and_padding_does_not_count() -> None:
-    algorithm = made(prl.MMESAC, alpha_q=0.5)
-    entropy = torch.tensor([[1.0], [3.0], [9.0], [0.5]])
-    batch = {REW: torch.zeros(2, 2, 1), MASK: torch.tensor([[[1.0], [1.0]], [[0.0], [1.0]]])}
-    rows = object.__new__(Rows)
-    rows.batch = batch
-    values = algorithm.state_value(rows, torch.zeros(4, 1), -entropy)
-    torch.testing.assert_close(values[[0, 1, 3]], 0.5 * torch.tensor([[2.0], [0.0], [2.5]]))
-
-
-def test_a_weight_below_0_is_refused() -> None:
-    with pytest.raises(ValueError, match="MMESAC: alpha_q must be at least 0, got -1"):
-        prl.MMESAC.create_factory(alpha_q=-1.0)

@@ -44,13 +44,6 @@ def test_on_policy_batches_are_those_of_a_buffer_in_memory(name: str, memory: An
     in_memory.close()
 
 
-def test_the_steps_of_an_on_policy_batch_are_kept_from_the_beginning(tmp_path: Path) -> None:
-    # Else it depended on the thread that writes segments which steps are in the first batch.
-    scheme = scheme_of("ACER", tmp_path)
-    assert scheme.storage.extra_state()["newest"] == 24
-    scheme.close()
-
-
 @pytest.mark.quick_share(0.2)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_stopped_run_with_episodes_on_disk_continues_as_if_it_had_not_been_stopped(

@@ -94,7 +94,7 @@ def projected_by_iteration(gradient: Numbers, slope: Numbers, limit: float) -> N
     return z
 
 
-def test_the_trust_regions_projection_equals_a_numeric_solution_and_satisfies_its_constraint() -> None:
+def test_the_trust_regions_projection_equals_a_numeric_solution() -> None:
     generator = np.random.default_rng(0)
     limit = 0.7
     gradients = [generator.normal(size=(20, 2, 2)), generator.normal(size=(20, 3))]

@@ -12,10 +12,7 @@ import pytorchrl as prl
 from storages.transition import ACT, DISCOUNT, OBS, OBS2, REW
 from tests.support.by_hand import envs_with, layer_of, numeric_gradient, numpy
 from tests.support.by_hand import linear as layer
-from tests.support.chains import Chain
-from tests.support.comparison import assert_equal
 from tests.support.segments import PATHS, STEPS, backwards, continuing, linear, packed, sequences_of, weights_of
-from tests.support.training import saved_and_loaded, train
 
 TAU = 0.3
 SPACES = {"discrete": spaces.Discrete(3), "box": spaces.Box(-1, 1, (2,), np.float32)}
@@ -145,35 +142,3 @@ def test_a_shared_body_is_refused_unless_policy_and_value_are_trained_together()
     algorithm = prl.PCL.create_factory(together=True)("cpu", shared("cpu", envs), envs)
     algorithm.update(batch_of("discrete"))
     assert algorithm.updates == 1
-
-
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("cls", [prl.PCL, prl.UnifiedPCL])
-@pytest.mark.parametrize("window", [prl.Sequences(4), prl.Episodes(packed=True, whole=False)])
-def test_training_continues_exactly_from_a_state_saved_between_phases(cls: Any, window: Any) -> None:
-    def scheme() -> prl.Scheme:
-        return prl.Scheme(
-            cls.create_factory(update_every=12, start_steps=30, mini_batch_size=3, test_every=0),
-            prl.OnPolicyActor.create_factory(hidden_sizes=(6,)),
-            prl.ReplayBuffer.create_factory(size=40, sequences=window),
-            prl.VecEnv.create_factory(Chain, 2),
-        )
-
-    whole, resumed = scheme(), scheme()
-    train(whole, 60)
-    resumed.load_state_dict(saved_and_loaded(whole.state_dict()))
-    for one in (whole, resumed):
-        train(one, 120)
-    assert_equal(resumed.state_dict(), whole.state_dict())
-    for one in (whole, resumed):
-        one.close()
-
-
-@pytest.mark.parametrize(
-    ("hyper_parameters", "message"),
-    [({"tau": 0.0}, "tau"), ({"path_length": 0}, "path_length"), ({"value_loss_coef": -1.0}, "value_loss_coef")],
-)
-def test_values_out_of_range_are_refused(hyper_parameters: dict[str, Any], message: str) -> None:
-    for cls in (prl.PCL, prl.UnifiedPCL):
-        with pytest.raises(ValueError, match=f"PCL: {message} must"):
-            cls.create_factory(**hyper_parameters)

@@ -8,9 +8,8 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.outputs import QuantileValue, quantile_midpoints
-from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import numpy, perturb
-from tests.support.soft_critics import ByHand, assert_gradients, made, n_step_batch, target_of
+from storages.transition import OBS, WEIGHTS
+from tests.support.soft_critics import ByHand, assert_gradients, made, n_step_batch
 
 QUANTILES = 5
 
@@ -56,49 +55,7 @@ def test_gradients_equal_those_of_numpy_loops(num_critics: int, kappa: float) ->
     assert_gradients(algorithm, n_step_batch(), NumpyQRSAC(algorithm, n_step_batch()))
 
 
-def test_each_row_bootstraps_on_the_whole_distribution_of_the_critic_with_the_smaller_mean() -> None:
-    algorithm, fractions = made(prl.QRSAC, num_quantiles=3), quantile_midpoints(3)
-    # The first critic has the smaller mean in the first row, though also the largest quantile; then the second one.
-    quantiles = torch.tensor([[-9.0, 0, 6], [1, 2, 3]]), torch.tensor([[0.0, 1, 2], [0, 5, -5]])
-    target = algorithm.value_for_target([QuantileValue(each, fractions) for each in quantiles])
-    assert target.quantiles.tolist() == [[-9, 0, 6], [0, 5, -5]]
-    assert algorithm.value_for_policy([QuantileValue(each, fractions) for each in quantiles]).mean.tolist() == [
-        [-1],
-        [0],
-    ]
-
-
 def test_critics_of_equal_means_give_the_distribution_of_one_of_them() -> None:
     algorithm, fractions = made(prl.QRSAC, num_quantiles=2), quantile_midpoints(2)
     values = [QuantileValue(torch.tensor([each]), fractions) for each in ([-1.0, 1.0], [-2.0, 2.0])]
     assert algorithm.value_for_target(values).quantiles.tolist() == [[-1, 1]]
-
-
-def test_the_means_of_targets_are_those_of_clipped_double_q_learning_and_have_no_gradient() -> None:
-    algorithm, batch = made(prl.QRSAC, num_quantiles=QUANTILES, num_critics=3), n_step_batch()
-    by_hand = NumpyQRSAC(algorithm, batch)
-    target = target_of(algorithm, batch, algorithm.alpha)
-    action, log_prob = by_hand.act(by_hand.batch[OBS2], by_hand.noise2)
-    means = [each.mean(1) for each in by_hand.values(by_hand.target_critics, by_hand.batch[OBS2], action)]
-    soft = np.min(means, axis=0)[:, None] - algorithm.alpha * log_prob
-    expected = by_hand.batch[REW] + by_hand.batch[DISCOUNT] * soft
-    np.testing.assert_allclose(numpy(target.mean), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_priorities_follow_the_losses_of_the_rows() -> None:
-    algorithm, batch = made(prl.QRSAC, num_quantiles=QUANTILES), n_step_batch()
-    perturb(algorithm.critics, 5)
-    batch[WEIGHTS] = torch.ones(5, 1)
-    result = algorithm.update(batch)
-    # The loss is a sum over the two critics, an error their mean.
-    torch.testing.assert_close(2 * result.info[ERRORS].mean(), result.metrics["critic_loss"])
-    assert len(result.info[ERRORS].unique()) == 5
-
-
-def test_settings_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="QRSAC: num_quantiles must be at least 1, got 0"):
-        prl.QRSAC.create_factory(num_quantiles=0)
-    with pytest.raises(ValueError, match="QRSAC: kappa must be"):
-        prl.QRSAC.create_factory(kappa=0.0)
-    with pytest.raises(ValueError, match="num_quantiles"):
-        made(prl.QRSAC).update_algorithm_parameter("num_quantiles", 8)

@@ -7,11 +7,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.algorithm import Algorithm
-from storages.transition import ERRORS
-from tests.support.comparison import assert_equal
 from tests.support.soft_critics import ByHand, assert_gradients, drawn, made, n_step_batch
-from tests.support.training import saved_and_loaded
 
 
 class NumpyREDQ(ByHand):
@@ -43,32 +39,6 @@ def test_each_update_draws_a_random_subset_of_the_target_critics() -> None:
         assert len(calls) == 2, "critics that are not drawn are not computed"
         drawn_sets.add(frozenset(calls))
     assert drawn_sets == {frozenset(pair) for pair in ((0, 1), (0, 2), (1, 2))}
-
-
-def test_policy_and_temperature_are_updated_once_every_policy_delay_updates() -> None:
-    algorithm = made(prl.REDQ, num_critics=3, policy_delay=3)
-    learnt = []
-    for _ in range(7):
-        before = algorithm.pi.state_dict()
-        before = {name: weight.clone() for name, weight in before.items()}, algorithm.alpha
-        result = algorithm.update(n_step_batch())
-        is_new = any(not torch.equal(weight, before[0][name]) for name, weight in algorithm.pi.state_dict().items())
-        assert is_new == (algorithm.alpha != before[1]) == ("policy_loss" in result.metrics)
-        assert result.info[ERRORS].shape == (5, 1)
-        learnt.append(is_new)
-    assert learnt == [False, False, True, False, False, True, False]
-
-
-def test_the_random_state_of_critic_subsets_is_saved_and_seeded() -> None:
-    one, two = made(prl.REDQ, num_critics=5), made(prl.REDQ, num_critics=5)
-    one.update(n_step_batch())
-    two.load_state_dict(saved_and_loaded(one.state_dict()))
-    for _ in range(3):
-        assert_equal(one.update(n_step_batch()).info, two.update(n_step_batch()).info)
-    one.seed(7)
-    generators: list[Algorithm] = [one, two]
-    two.seed(7)
-    assert_equal(*[[g.get_state() for g in algorithm._generators()] for algorithm in generators])
 
 
 def test_drawing_more_target_critics_than_there_are_is_refused() -> None:

@@ -8,21 +8,18 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
+from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import (
     copies,
     envs_with,
-    exploring,
     first_adam_step,
     layer_of,
     linear,
+    n_step_batch,
     numeric_gradient,
     numpy,
     perturb,
-    replayed,
 )
-from tests.support.comparison import assert_equal
-from tests.support.toys import continuous
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 NUM_ACTIONS = 3
@@ -36,13 +33,6 @@ def linear_sac(space: Any = None, **hyper_parameters: Any) -> prl.SACDiscrete:
     for seed, network in enumerate((algorithm.pi, algorithm.critics, algorithm.target_critics)):
         perturb(network, seed)
     return algorithm
-
-
-def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
-    """A batch whose rows sum up 1, 2 or 3 rewards: one ends in a terminal state, one is cut by a time limit."""
-    batch = replayed(ACTIONS, seed)
-    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
-    return batch
 
 
 class ByHand:
@@ -93,7 +83,7 @@ class ByHand:
 def test_losses_gradients_and_the_step_equal_those_of_a_numpy_version(num_critics: int) -> None:
     rates = {"lr_pi": 0.01, "lr_q": 0.02, "lr_alpha": 0.03, "polyak": 0.9}
     algorithm = linear_sac(initial_alpha=0.5, num_critics=num_critics, **rates)
-    batch = n_step_batch()
+    batch = n_step_batch(ACTIONS)
     before = copies(batch)
     by_hand = ByHand(algorithm, batch, 0.5)
     of_policy = [numeric_gradient(by_hand.policy_loss, part) for part in by_hand.policy]
@@ -137,13 +127,13 @@ def test_losses_gradients_and_the_step_equal_those_of_a_numpy_version(num_critic
 def test_an_update_draws_no_random_numbers() -> None:
     algorithm = linear_sac()
     before = algorithm.generator.get_state()
-    algorithm.update(n_step_batch())
+    algorithm.update(n_step_batch(ACTIONS))
     assert torch.equal(algorithm.generator.get_state(), before)
 
 
 def test_the_target_entropy_is_a_share_of_the_entropy_of_uniform_actions() -> None:
     algorithm = linear_sac()
-    rows = algorithm.read(n_step_batch())
+    rows = algorithm.read(n_step_batch(ACTIONS))
     assert algorithm.target_entropy(rows) == pytest.approx(0.98 * np.log(3))
     falling = linear_sac(target_entropy_share=prl.LinearSchedule(1.0, 0.0))
     falling.set_progress(3, 4)
@@ -154,43 +144,6 @@ def test_the_target_entropy_is_a_share_of_the_entropy_of_uniform_actions() -> No
         linear_sac(learn_alpha=False),
     )
     for algorithm in (rising, sinking, fixed):
-        algorithm.update(n_step_batch())
+        algorithm.update(n_step_batch(ACTIONS))
     assert rising.alpha > 1 > sinking.alpha
     assert fixed.alpha == 1
-
-
-def test_exploration_samples_actions_and_evaluation_takes_the_most_likely_one() -> None:
-    algorithm = linear_sac(start_steps=0)
-    obs, done = torch.randn(1, 3).expand(2_000, 3), torch.zeros(2_000, 1)
-    drawn = algorithm.acting_step(obs, None, done, exploring(algorithm, 2_000)).action
-    probabilities = algorithm.pi(algorithm.actor.view(obs[:1])).probabilities[0].detach().numpy()
-    shares = np.bincount(drawn[:, 0].numpy(), minlength=3) / 2_000
-    np.testing.assert_allclose(shares, probabilities, atol=0.05)
-    best = algorithm.acting_step(obs, None, done, exploring(algorithm, 2_000, deterministic=True)).action
-    assert (best == probabilities.argmax()).all()
-
-
-def test_training_continues_exactly_from_a_saved_state() -> None:
-    whole, resumed = linear_sac(), linear_sac()
-    for number in range(4):
-        whole.update(n_step_batch(number))
-    resumed.load_state_dict(whole.state_dict())
-    for number in range(4, 8):
-        whole.update(n_step_batch(number))
-        resumed.update(n_step_batch(number))
-        assert_equal(resumed.state_dict(), whole.state_dict())
-
-
-@pytest.mark.parametrize(
-    "hyper_parameters", [{"target_entropy_share": 1.1}, {"initial_alpha": 0.0}, {"num_critics": 0}]
-)
-def test_hyper_parameters_out_of_range_are_refused(hyper_parameters: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"SACDiscrete.*{next(iter(hyper_parameters))}"):
-        prl.SACDiscrete.create_factory(**hyper_parameters)
-
-
-def test_unsupported_action_spaces_and_explorers_are_refused() -> None:
-    with pytest.raises(prl.UnsupportedSpaceError, match="SACDiscrete needs a Discrete action space"):
-        linear_sac(continuous())
-    with pytest.raises(TypeError, match="SACDiscrete: Boltzmann needs values"):
-        linear_sac(explorer=prl.Boltzmann(1.0))

@@ -6,76 +6,44 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import ACT, DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
+from storages.transition import DISCOUNT, OBS, OBS2, REW
 from tests.support.by_hand import (
     copies,
-    envs_with,
     exploring,
     first_adam_step,
     layer_of,
     linear,
     numeric_gradient,
     numpy,
-    replayed,
 )
 from tests.support.comparison import assert_equal
-from tests.support.toys import continuous
-
-ACTIONS = np.linspace(-2.9, 0.9, 10, dtype=np.float32).reshape(5, 2)
-SPACE = spaces.Box(-3.0, 1.0, (2,), np.float32)
+from tests.support.soft_critics import SPACE, ByHand, assert_gradients, made, n_step_batch
 
 
 def linear_td3(**hyper_parameters: Any) -> prl.TD3:
-    envs = envs_with(SPACE)
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
-    algorithm = prl.TD3.create_factory(**hyper_parameters)("cpu", actor, envs)
-    algorithm.seed(0)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for network in (algorithm.pi, algorithm.critics, algorithm.target_pi, algorithm.target_critics):
-            for parameter in network.parameters():
-                parameter.copy_(0.5 * torch.randn(parameter.shape, generator=generator))
-    return algorithm
+    td3: prl.TD3 = made(prl.TD3, **hyper_parameters)
+    return td3
 
 
-def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
-    """A batch whose rows sum up 1, 2 or 3 rewards, with importance weights that differ."""
-    batch = replayed(ACTIONS, seed)
-    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1]]) * (1 - batch[DONE2])
-    return batch
-
-
-class NumpyTD3:
+class NumpyTD3(ByHand):
     """The losses of one batch, with the noise that the algorithm is about to draw."""
 
-    def __init__(self, algorithm: prl.TD3, batch: dict[str, Any]) -> None:
-        generator = torch.Generator()
-        generator.set_state(algorithm.generator.get_state())
-        noise = algorithm.target_noise * numpy(torch.empty(5, 2).normal_(generator=generator))
-        self.noise = np.clip(noise, -algorithm.target_noise_clip, algorithm.target_noise_clip)
-        self.policy, self.target_policy = layer_of(algorithm.pi.head), layer_of(algorithm.target_pi.head)
-        self.critics = [layer_of(critic.head) for critic in algorithm.critics]
-        self.target_critics = [layer_of(critic.head) for critic in algorithm.target_critics]
-        self.batch = {key: numpy(value) for key, value in batch.items()}
+    def prepare(self, algorithm: prl.TD3) -> None:
+        super().prepare(algorithm)
+        self.target_policy = layer_of(algorithm.target_pi.head)
+        clip = algorithm.target_noise_clip
+        self.noise = np.clip(algorithm.target_noise * self.noise2, -clip, clip)
 
-    def target(self) -> Any:
+    def make_target(self) -> Any:
         action = np.clip(np.tanh(linear(self.target_policy, self.batch[OBS2])) + self.noise, -1, 1)
-        q = np.min([linear(c, np.hstack([self.batch[OBS2], action])) for c in self.target_critics], axis=0)
-        return self.batch[REW] + self.batch[DISCOUNT] * q
-
-    def errors(self) -> list[Any]:
-        stored = np.hstack([self.batch[OBS], (self.batch[ACT] + 1) / 2])  # the Box is [-3, 1]: middle -1, half range 2
-        return [linear(critic, stored) - self.target() for critic in self.critics]
-
-    def critic_loss(self) -> float:
-        return float(sum(0.5 * (self.batch[WEIGHTS] * error**2).mean() for error in self.errors()))
+        values = self.values(self.target_critics, self.batch[OBS2], action)
+        return self.batch[REW] + self.batch[DISCOUNT] * np.min(values, axis=0)
 
     def policy_loss(self) -> float:
         action = np.tanh(linear(self.policy, self.batch[OBS]))
-        return float(-linear(self.critics[0], np.hstack([self.batch[OBS], action])).mean())
+        return -float(self.values(self.critics, self.batch[OBS], action)[0].mean())
 
 
 @pytest.mark.parametrize("target_noise", [0.0, 0.3, 50.0])
@@ -85,27 +53,11 @@ def test_losses_gradients_and_the_step_equal_those_of_a_numpy_version(num_critic
         lr_pi=0.01, lr_q=0.02, polyak=0.9, policy_delay=1, num_critics=num_critics, target_noise=target_noise
     )
     batch = n_step_batch()
-    before = copies(batch)
     by_hand = NumpyTD3(algorithm, batch)
     policy_gradients = [numeric_gradient(by_hand.policy_loss, part) for part in by_hand.policy]
     critic_gradients = [[numeric_gradient(by_hand.critic_loss, part) for part in critic] for critic in by_hand.critics]
     state = algorithm.generator.get_state()
-
-    gradients, result = algorithm.compute_gradients(batch)
-    np.testing.assert_allclose(result.metrics["critic_loss"], by_hand.critic_loss(), rtol=1e-4)
-    np.testing.assert_allclose(result.metrics["policy_loss"], by_hand.policy_loss(), rtol=1e-4)
-    assert result.errors is not None
-    assert result.errors.shape == (5, 1)
-    np.testing.assert_allclose(numpy(result.info[ERRORS]), np.abs(by_hand.errors()).mean(0), rtol=1e-4)
-    for part, gradient in zip(("weight", "bias"), policy_gradients, strict=True):
-        np.testing.assert_allclose(numpy(gradients[f"policy.head.layer.{part}"]), gradient, rtol=1e-3, atol=1e-5)
-    for number, of_critic in enumerate(critic_gradients):
-        # The policy's loss passes through the critics without leaving a gradient.
-        for part, gradient in zip(("weight", "bias"), of_critic, strict=True):
-            found = numpy(gradients[f"critics.networks.{number}.head.layer.{part}"])
-            np.testing.assert_allclose(found, gradient, rtol=1e-3, atol=1e-5)
-    assert len(gradients) == 2 + 2 * num_critics
-
+    assert len(assert_gradients(algorithm, batch, by_hand)) == 2 + 2 * num_critics
     algorithm.generator.set_state(state)
     algorithm.update(batch)
     policy = [w + first_adam_step(g, 0.01) for w, g in zip(by_hand.policy, policy_gradients, strict=True)]
@@ -124,7 +76,6 @@ def test_losses_gradients_and_the_step_equal_those_of_a_numpy_version(num_critic
         *(layer_of(critic.head) for critic in algorithm.target_critics),
     ]
     _assert_layers_close(found_targets, targets)
-    assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
 def _assert_layers_close(found: list[Any], expected: list[Any]) -> None:
@@ -179,35 +130,6 @@ def test_target_noise_is_clipped_and_comes_from_the_algorithms_generator() -> No
     torch.testing.assert_close(sizes, torch.tensor([0.25 * 9, 0.25 * 11]))
 
 
-def test_equal_seeds_give_equal_updates_and_different_seeds_do_not() -> None:
-    def trained(seed: int) -> dict[str, torch.Tensor]:
-        algorithm = linear_td3()
-        algorithm.load_state_dict(state)
-        algorithm.seed(seed)
-        for number in range(5):
-            algorithm.update(n_step_batch(number))
-        return algorithm.get_weights()
-
-    state = linear_td3().state_dict()
-    assert_equal(trained(3), trained(3))
-    assert not torch.equal(
-        trained(3)["networks.policy.head.layer.weight"], trained(4)["networks.policy.head.layer.weight"]
-    )
-
-
-def test_training_continues_exactly_from_a_state_saved_between_delayed_updates() -> None:
-    whole = linear_td3(policy_delay=3)
-    for number in range(4):
-        whole.update(n_step_batch(number))
-    resumed = linear_td3(policy_delay=3)
-    resumed.load_state_dict(whole.state_dict())
-    assert resumed.updates == 4
-    for number in range(4, 10):
-        whole.update(n_step_batch(number))
-        resumed.update(n_step_batch(number))
-        assert_equal(resumed.state_dict(), whole.state_dict())
-
-
 def test_exploration_adds_gaussian_noise_within_the_box_and_evaluation_adds_none() -> None:
     algorithm = linear_td3(exploration_noise=0.1, start_steps=0)
     with torch.no_grad():
@@ -230,25 +152,3 @@ def test_exploration_adds_gaussian_noise_within_the_box_and_evaluation_adds_none
     assert torch.equal(one, two)
     np.testing.assert_allclose(numpy(one), 2 * np.tanh(linear(layer_of(algorithm.pi.head), numpy(obs))) - 1, atol=1e-5)
     assert_equal(evaluating.state_dict(), state)
-
-
-@pytest.mark.parametrize(
-    ("space", "message"),
-    [
-        (spaces.Discrete(3), "TD3 needs a Box action space"),
-        (continuous(low=-1.0, high=np.inf), "TD3 needs finite bounds"),
-    ],
-)
-def test_discrete_and_unbounded_action_spaces_are_refused(space: Any, message: str) -> None:
-    envs = envs_with(space)
-    actor = prl.OffPolicyActor.create_factory()("cpu", envs)
-    with pytest.raises(prl.UnsupportedSpaceError, match=message):
-        prl.TD3.create_factory()("cpu", actor, envs)
-
-
-def test_targets_get_no_gradients_and_critics_require_gradients_after_an_update() -> None:
-    algorithm = linear_td3(policy_delay=1)
-    algorithm.update(n_step_batch())
-    for target in (algorithm.target_critics, algorithm.target_pi):
-        assert all(parameter.grad is None for parameter in target.parameters())
-    assert all(parameter.requires_grad for parameter in algorithm.critics.parameters())

@@ -4,12 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import pytorchrl as prl
-from storages.transition import DISCOUNT, ERRORS, OBS, REW, WEIGHTS
-from tests.support.by_hand import perturb
-from tests.support.soft_critics import ByHand, assert_gradients, made, n_step_batch, target_of
+from storages.transition import OBS, WEIGHTS
+from tests.support.soft_critics import ByHand, assert_gradients, made, n_step_batch
 
 QUANTILES = 5
 
@@ -53,29 +51,6 @@ def test_gradients_equal_those_of_a_numpy_version(num_critics: int, num_dropped:
         initial_alpha=0.5,
     )
     assert_gradients(algorithm, n_step_batch(), NumpyTQC(algorithm, n_step_batch()))
-
-
-def test_dropping_more_quantiles_lowers_the_targets() -> None:
-    batch, means = n_step_batch(), []
-    for dropped in (0, 2, 4):
-        algorithm = made(prl.TQC, num_quantiles=QUANTILES, num_dropped=dropped)
-        target = target_of(algorithm, batch, alpha=1.0)
-        assert target.quantiles.shape == (5, 5 * (QUANTILES - dropped))
-        means.append(target.mean)
-    alive = batch[DISCOUNT] > 0
-    assert (means[0] > means[1])[alive].all()
-    assert (means[1] > means[2])[alive].all()
-    for mean in means:
-        torch.testing.assert_close(mean[~alive], batch[REW][~alive])
-
-
-def test_priorities_follow_the_losses_of_the_rows() -> None:
-    algorithm, batch = made(prl.TQC, num_quantiles=QUANTILES), n_step_batch()
-    perturb(algorithm.critics, 5)
-    batch[WEIGHTS] = torch.ones(5, 1)
-    result = algorithm.update(batch)
-    torch.testing.assert_close(result.info[ERRORS].mean(), result.metrics["critic_loss"])
-    assert len(result.info[ERRORS].unique()) == 5
 
 
 def test_dropping_all_quantiles_is_refused() -> None:

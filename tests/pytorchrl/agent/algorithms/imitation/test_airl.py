@@ -1,6 +1,5 @@
 """AIRL's discriminator and rewards equal those computed by hand, in the order of the paper's algorithm."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,8 @@ from tests.support.by_hand import (
 )
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
+from tests.support.order_of_training import events_of
 from tests.support.rollout_batches import rollout_batch
-from tests.support.training import stopped, train
 
 SPACES = {"discrete": spaces.Discrete(3), "box": spaces.Box(-1, 1, (2,), np.float32)}
 EXPERT_ACTIONS = {
@@ -172,56 +171,24 @@ def data(tmp_path: Path) -> Path:
     return recorded(tmp_path / "expert.npz")
 
 
-def test_the_discriminator_is_trained_before_rewards_are_computed_and_the_policy_after(
+def test_the_discriminator_learns_before_rewards_are_computed_the_policy_after(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheme = airl_scheme(data)
     scheme.collect(16)
     algorithm: Any = scheme.algorithm
-    events = []
 
-    def recording(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            events.append(name)
-            return method(*arguments)
+    def check(event: str) -> None:
+        if event == "policy":
+            held = scheme.storage.get_all_buffer_data()
+            with torch.no_grad():
+                torch.testing.assert_close(held[REW].view(-1, 1), algorithm.reward(algorithm.read(held)))
 
-        return call
-
-    def checked_update(batch: Any) -> Any:
-        held = scheme.storage.get_all_buffer_data()
-        with torch.no_grad():
-            torch.testing.assert_close(held[REW].view(-1, 1), algorithm.reward(algorithm.read(held)))
-        return update(batch)
-
-    update = algorithm.update
-    monkeypatch.setattr(algorithm, "update", recording("policy", checked_update))
-    monkeypatch.setattr(algorithm, "step_discriminator", recording("discriminator", algorithm.step_discriminator))
+    events = events_of(algorithm, monkeypatch, check)
     metrics = list(scheme.update())
     assert events == ["discriminator", "discriminator", "policy"]
     assert {"discriminator_loss", "discriminator_accuracy"} <= metrics[0].keys()
     assert {"imitation_reward", "kl"} <= metrics[-1].keys()
-
-
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("memory", [None, "gru"])
-def test_equal_seeds_learn_equal_weights_and_different_seeds_do_not(memory: Any, data: Path) -> None:
-    weights = [train(airl_scheme(data, seed, memory), 32).algorithm.get_weights() for seed in (3, 3, 4)]
-    assert_equal(weights[0], weights[1])
-    assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("memory", [None, pytest.param("lstm", marks=pytest.mark.long)])
-def test_a_resumed_run_equals_an_uninterrupted_run(
-    memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = prl.Learner(airl_scheme(data, memory=memory), 100, tmp_path / "whole")
-    assert whole.run()
-    learner = prl.Learner(airl_scheme(data, memory=memory), 100, tmp_path / "parts")
-    for stop in (6, 34, 64):
-        learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=airl_scheme(data, memory=memory))
-    assert learner.run()
-    assert_equal(learner.scheme.state_dict(), whole.scheme.state_dict())
 
 
 def test_n_step_expert_data_is_refused(data: Path) -> None:

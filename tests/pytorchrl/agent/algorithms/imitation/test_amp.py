@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from pytorchrl.experiments import collect_demonstrations
-from storages.transition import ACT, MASK, OBS, OBS2, REW, SKIPPED, Batch
+from storages.transition import ACT, OBS, OBS2, REW, Batch
 from tests.support.by_hand import (
     copies,
     envs_with,
@@ -25,7 +25,8 @@ from tests.support.by_hand import (
 )
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
-from tests.support.training import stopped, train
+from tests.support.order_of_training import events_of
+from tests.support.training import train
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 
@@ -137,7 +138,7 @@ def data(tmp_path: Path) -> Path:
     return recorded(tmp_path / "expert.npz")
 
 
-def test_rewards_are_computed_before_the_discriminator_is_trained_and_the_policy_learns_after_it(
+def test_rewards_are_computed_first_then_the_discriminator_and_the_policy_learn(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheme = amp_scheme(data)
@@ -146,53 +147,15 @@ def test_rewards_are_computed_before_the_discriminator_is_trained_and_the_policy
     held = scheme.storage.get_all_buffer_data()
     with torch.no_grad():
         rewards = algorithm.reward(algorithm.read(held)).view(8, 2, 1)
-    events = []
 
-    def recording(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            events.append(name)
-            torch.testing.assert_close(scheme.storage.get_all_buffer_data()[REW], rewards)
-            return method(*arguments)
+    def check(event: str) -> None:
+        torch.testing.assert_close(scheme.storage.get_all_buffer_data()[REW], rewards)
 
-        return call
-
-    monkeypatch.setattr(algorithm, "update", recording("policy", algorithm.update))
-    monkeypatch.setattr(algorithm, "step_discriminator", recording("discriminator", algorithm.step_discriminator))
+    events = events_of(algorithm, monkeypatch, check)
     metrics = list(scheme.update())
     assert events == ["discriminator", "discriminator", "policy"]
     assert {"discriminator_loss", "discriminator_accuracy"} <= metrics[0].keys()
     np.testing.assert_allclose(metrics[-1]["imitation_reward"], rewards.mean(), rtol=1e-5)
-
-
-def test_steps_that_environments_skip_do_not_affect_the_discriminator(data: Path) -> None:
-    envs = prl.VecEnv.create_factory("CartPole-v1", num_envs=4, vectorization_mode="vector_entry_point")
-    scheme = amp_scheme(data, envs=envs, storage=prl.GAEBuffer.create_factory(size=40))
-    scheme.collect(160)
-    algorithm: Any = scheme.algorithm
-    batch, shown = algorithm.all_of(scheme.storage), next(iter(scheme.sources["expert"].generate_batches(1, 16)))
-    made = ~batch[SKIPPED][..., 0].bool()
-    assert 0 < (~made).sum() < 16
-    alone = {key: value[made] for key, value in batch.items() if key not in (MASK, SKIPPED)}
-    losses = [algorithm.discriminator_loss(algorithm.read(each), algorithm.read(shown))[0] for each in (batch, alone)]
-    torch.testing.assert_close(*losses)
-
-
-@pytest.mark.parametrize("memory", [None, pytest.param("lstm", marks=pytest.mark.long)])
-def test_a_resumed_run_equals_an_uninterrupted_run(
-    memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = prl.Learner(amp_scheme(data, memory=memory), 100, tmp_path / "whole")
-    assert whole.run()
-    learner = prl.Learner(amp_scheme(data, memory=memory), 100, tmp_path / "parts")
-    for stop in (6, 34, 64):
-        learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=amp_scheme(data, memory=memory))
-    assert learner.run()
-    assert_equal(learner.scheme.state_dict(), whole.scheme.state_dict())
-
-
-def test_n_step_demonstrations_are_refused(data: Path) -> None:
-    with pytest.raises(prl.CompositionError, match="AMP learns from one-step transitions, but NStepReplayBuffer has"):
-        amp_scheme(data, expert=prl.NStepReplayBuffer.create_factory(size=80, n_step=3))
 
 
 def test_its_reward_of_successive_observations_is_no_reward_of_actions(data: Path, tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ from storages.datasets import open_dataset
 from storages.episode import Episode
 from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, SKIPPED, TRUNC2, VAL
 from tests.support.by_hand import envs_with, layer_of, linear, numeric_gradient, numpy, perturb
-from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
 from tests.support.rollout_batches import rollout_batch
-from tests.support.training import stopped, train
+from tests.support.training import train
 
 
 def ppod(
@@ -115,7 +114,7 @@ def test_a_demonstration_continues_in_the_next_update_and_ends_as_it_was_recorde
     assert not torch.cat([part[DONE2] for part in parts]).any()
 
 
-def test_every_epoch_uses_each_row_of_both_rollouts_once_and_every_batch_rows_of_both(
+def test_every_epoch_uses_each_row_once_and_every_batch_rows_of_both_rollouts(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheme = ppod(data)
@@ -203,7 +202,7 @@ def test_each_new_rewarded_episode_moves_a_part_of_phi_to_rho() -> None:
     np.testing.assert_allclose([episodes.rho, episodes.phi], [0.4, 0.0], atol=1e-12)
 
 
-def test_the_least_valued_are_dropped_first_then_the_agents_oldest_and_never_demonstrations() -> None:
+def test_the_least_valued_are_dropped_first_and_demonstrations_never() -> None:
     episodes = kept(capacity=3)
     for value in (5.0, 1.0, 3.0, 4.0):
         episodes.add(episode(0.0), value)
@@ -276,27 +275,9 @@ def test_episodes_that_span_several_rollouts_are_joined(mode: Any) -> None:
 # Runs
 
 
-@pytest.mark.quick_share(0.2)
-@pytest.mark.parametrize("memory", [None, "gru", "lstm"])
-def test_a_resumed_run_equals_an_uninterrupted_run(
-    memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = prl.Learner(ppod(data, memory), 200, tmp_path / "whole")
-    assert whole.run()
-    learner = prl.Learner(ppod(data, memory), 200, tmp_path / "parts")
-    for stop in (6, 61, 140):
-        learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=ppod(data, memory))
-    assert learner.run()
-    state: Any = learner.scheme.state_dict()
-    assert_equal(state, whole.scheme.state_dict())
-    assert state["algorithm"]["repetition"]["episodes"]["valued"]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_environments_that_skip_a_step_after_each_episode_add_no_episodes_of_skipped_steps(
-    memory: Any, data: Path
-) -> None:
+def test_skipped_steps_are_in_no_added_episode(memory: Any, data: Path) -> None:
     scheme = train(ppod(data, memory, mode="vector_entry_point", max_grad_norm=0.5), 400)
     algorithm: Any = scheme.algorithm
     episodes = algorithm._replay.episodes

@@ -222,7 +222,7 @@ class Remembering(prl.planners.Planner):
 _STARTS: list[torch.Tensor] = []
 
 
-def test_a_plan_starts_from_the_rest_of_the_previous_one_and_from_zeros_where_an_episode_begins() -> None:
+def test_a_plan_starts_from_the_previous_one_and_from_zeros_in_a_new_episode() -> None:
     algorithm = made(prl.PETS, planner=Remembering(horizon=3))
     exploration = exploring(algorithm, 2, deterministic=True)
     _STARTS.clear()

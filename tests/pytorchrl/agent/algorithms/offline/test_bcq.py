@@ -11,10 +11,9 @@ import pytorchrl as prl
 from storages.transition import ACT, OBS, OBS2, WEIGHTS
 from tests.support import proposing
 from tests.support.by_hand import copies, exploring, layer_of, linear, numpy, perturb, replayed
-from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
 from tests.support.proposing import LATENT, ROWS, STORED, check_gradients, linear_learner
-from tests.support.training import stopped, train
+from tests.support.training import train
 
 
 class ByHand(proposing.ByHand):
@@ -78,23 +77,6 @@ def test_losses_and_gradients_equal_those_computed_by_hand(share: float, kl_weig
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
-def test_targets_follow_critics_and_perturbation_only() -> None:
-    algorithm = linear_bcq(polyak=0.9)
-    (target, other), pi_target = (
-        [layer_of(critic.head)[0] for critic in algorithm.target_critics],
-        layer_of(algorithm.target_perturbation.head)[0],
-    )
-    algorithm.update(replayed(STORED))
-    after = [layer_of(critic.head)[0] for critic in algorithm.critics]
-    np.testing.assert_allclose(layer_of(algorithm.target_critics[0].head)[0], 0.9 * target + 0.1 * after[0], rtol=1e-5)
-    np.testing.assert_allclose(layer_of(algorithm.target_critics[1].head)[0], 0.9 * other + 0.1 * after[1], rtol=1e-5)
-    pi_after = layer_of(algorithm.perturbation.head)[0]
-    np.testing.assert_allclose(
-        layer_of(algorithm.target_perturbation.head)[0], 0.9 * pi_target + 0.1 * pi_after, rtol=1e-5
-    )
-    assert len(algorithm.training.targets) == 2
-
-
 def test_it_takes_the_proposed_action_with_the_highest_value_of_the_first_critic() -> None:
     algorithm = linear_bcq(num_actions=20, phi=0.1)
     hand = ByHand(algorithm)
@@ -146,23 +128,3 @@ def bcq_scheme(data: Path, seed: int = 0, **actor: Any) -> prl.Scheme:
         test_envs_factory=prl.VecEnv.create_factory("Pendulum-v1", env_kwargs={"max_episode_steps": 10}),
         seed=seed,
     )
-
-
-def test_equal_seeds_learn_equal_weights_and_different_seeds_do_not(tmp_path: Path) -> None:
-    data = recorded(tmp_path / "data.npz", "Pendulum-v1")
-    weights = [train(bcq_scheme(data, seed), 6).algorithm.get_weights() for seed in (3, 3, 4)]
-    assert_equal(weights[0], weights[1])
-    assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
-
-
-@pytest.mark.long
-def test_a_resumed_run_equals_an_uninterrupted_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = recorded(tmp_path / "data.npz", "Pendulum-v1")
-    whole = prl.Learner(bcq_scheme(data), 20, tmp_path / "whole")
-    assert whole.run()
-    learner = prl.Learner(bcq_scheme(data), 20, tmp_path / "parts")
-    for stop in (3, 9, 10):
-        learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=bcq_scheme(data))
-    assert learner.run()
-    assert_equal(learner.scheme.state_dict(), whole.scheme.state_dict())
-    assert learner.get_metrics()["test/return"] == whole.get_metrics()["test/return"]

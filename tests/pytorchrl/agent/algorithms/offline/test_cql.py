@@ -2,17 +2,14 @@
 
 import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import ACT, DISCOUNT, DONE, INDICES, OBS, OBS2, REW, RTG, WEIGHTS
-from tests.support.by_hand import numpy
+from storages.transition import DISCOUNT, INDICES, OBS, OBS2, REW, RTG, WEIGHTS
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
 from tests.support.soft_critics import ByHand, assert_gradients, drawn, made, n_step_batch
@@ -145,7 +142,7 @@ def test_a_gap_is_not_calibrated_where_the_return_to_go_is_not_known() -> None:
     assert_equal(dict(gradients), dict(expected))
 
 
-def test_calql_learns_from_data_and_then_from_the_environments_with_the_returns_of_both(tmp_path: Path) -> None:
+def test_calql_learns_from_data_and_then_from_environments_with_their_returns(tmp_path: Path) -> None:
     data, storage = recorded(tmp_path / "data.npz", "Pendulum-v1"), prl.ReplayBuffer.create_factory(size=100)
     algorithm = prl.CalQL.create_factory(mini_batch_size=8, num_samples=2, test_every=0, start_steps=0, gamma=0.5)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))
@@ -173,69 +170,3 @@ def test_calql_learns_from_data_and_then_from_the_environments_with_the_returns_
             rest = rewards[number : number - number % 20 + 20]
             expected = sum(0.5**i * reward for i, reward in enumerate(rest)) if number < ended else math.nan
             assert value == pytest.approx(expected, rel=1e-5, nan_ok=True)
-
-
-def test_a_multiplier_rises_while_gaps_are_above_the_threshold_and_falls_below_it() -> None:
-    multipliers = []
-    for threshold in (0.01, 1_000.0):
-        algorithm = made(prl.CQL, lagrange_threshold=threshold, lr_multiplier=0.1)
-        for _ in range(3):
-            result = algorithm.update(n_step_batch())
-        multipliers.append(float(result.metrics["multiplier"]))
-    assert multipliers[0] > 1 > multipliers[1]
-
-
-def test_without_conservative_weight_and_with_backup_entropy_critics_learn_as_sacs() -> None:
-    sac = made(prl.SAC, lr_pi=1e-4, lr_q=3e-4, lr_alpha=1e-4)
-    cql = made(prl.CQL, conservative_weight=0.0, backup_entropy=True)
-    cql.load_state_dict(sac.state_dict())
-    _, expected = sac.compute_gradients(n_step_batch())
-    _, result = cql.compute_gradients(n_step_batch())
-    torch.testing.assert_close(result.metrics["critic_loss"], expected.metrics["critic_loss"])
-    torch.testing.assert_close(result.errors, expected.errors)
-
-
-@pytest.mark.long
-def test_actions_outside_the_data_get_lower_values() -> None:
-    """All rewards are equal, so that values differ because of the conservative loss only."""
-    torch.manual_seed(0)
-    random = np.random.default_rng(0)
-    space = spaces.Box(-1.0, 1.0, (1,), np.float32)
-    values = {}
-    for weight in (0.0, 5.0):
-        algorithm = _bandit(prl.CQL, space, conservative_weight=weight, lr_q=1e-2)
-        for _ in range(150):
-            algorithm.update(_bandit_batch(random.uniform(0.4, 0.6, (32, 1))))
-        view = algorithm.actor.view(torch.zeros(2, 1))
-        with torch.no_grad():
-            values[weight] = algorithm.critics[0](view, torch.tensor([[0.5], [-0.8]])).mean.flatten()
-    lower = {weight: float(taken - other) for weight, (taken, other) in values.items()}
-    assert lower[5.0] > lower[0.0] + 1
-
-
-def _bandit(cls: Any, space: Any, **hyper_parameters: Any) -> Any:
-    envs: Any = SimpleNamespace(observation_space=spaces.Box(-1.0, 1.0, (1,), np.float32), action_space=space)
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(16,))("cpu", envs)
-    return cls.create_factory(**hyper_parameters)("cpu", actor, envs)
-
-
-def _bandit_batch(action: Any) -> dict[str, torch.Tensor]:
-    rows = len(action)
-    zeros, ones = torch.zeros(rows, 1), torch.ones(rows, 1)
-    of_actions = torch.from_numpy(action.astype(np.float32))
-    fields = {OBS: zeros, OBS2: zeros, ACT: of_actions, REW: ones, DONE: ones, DISCOUNT: zeros, WEIGHTS: ones}
-    return {key: value.clone() for key, value in fields.items()}
-
-
-def test_log_densities_of_proposals_are_those_of_the_policy() -> None:
-    algorithm = made(prl.CQL, num_samples=4)
-    rows = algorithm.read(n_step_batch())
-    actions, log_densities = algorithm.proposals(rows)
-    assert actions.shape == (ROWS, 12, SIZE)
-    assert actions.abs().max() <= 1
-    np.testing.assert_allclose(numpy(log_densities[:, :4]), SIZE * np.log(0.5), rtol=1e-6)
-    for start, view in ((4, rows.now), (8, rows.next)):
-        policy = algorithm.pi(view)
-        for number in range(start, start + 4):
-            again = policy.log_prob(actions[:, number])
-            torch.testing.assert_close(log_densities[:, number, None], again, rtol=1e-3, atol=1e-3)

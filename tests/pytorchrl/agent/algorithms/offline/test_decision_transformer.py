@@ -13,7 +13,6 @@ import pytorchrl as prl
 from pytorchrl.agent.actors.layers.trajectory_network import Trajectories
 from pytorchrl.agent.algorithms.offline.trajectories import draw_windows
 from pytorchrl.experiments import collect_demonstrations
-from storages.datasets import open_dataset
 from storages.transition import ACT, DONE, MASK, OBS, REW, WEIGHTS
 from tests.support.by_hand import envs_with, exploring, numeric_gradient, numpy, perturb
 from tests.support.chains import Chain
@@ -240,22 +239,6 @@ def test_a_policy_called_without_the_past_rewards_it_needs_raises_an_error(tmp_p
     policy(observation)
     with pytest.raises(ValueError, match="DecisionTransformer chooses actions by what it keeps of earlier steps"):
         policy.export(tmp_path / "policy.pt2")
-
-
-def test_its_demonstrations_contain_the_actions_of_its_evaluation(tmp_path: Path) -> None:
-    scheme = train(scheme_of(recorded(tmp_path / "data.npz")), 5)
-    envs = prl.VecEnv.create_factory("CartPole-v1", 2, env_kwargs={"max_episode_steps": 15})
-    collect_demonstrations(scheme.algorithm, envs, path=tmp_path / "shown.npz", episodes=4)
-    shown = list(open_dataset(tmp_path / "shown.npz"))
-    assert len(shown) == 4
-    exploration = exploring(scheme.algorithm, 1, deterministic=True)
-    for episode in shown:
-        for step in range(len(episode)):
-            exploration.starts = torch.tensor([[float(step == 0)]])
-            exploration.rewards = torch.ones(1, 1)
-            obs = torch.from_numpy(np.asarray(episode.observations)[step : step + 1])
-            acting = scheme.algorithm.acting_step(obs, None, exploration.starts, exploration)
-            assert acting.env_action[0].tolist() == episode.fields[ACT][step].tolist()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pytorchrl.experiments import collect_demonstrations
 from storages.transition import OBS
 from tests.support import value_learning
 from tests.support.by_hand import copies, envs_with, exploring, layer_of, linear, numeric_gradient, numpy, perturb
-from tests.support.chains import GAMMA, STATES, Chain, mistakes, observation
+from tests.support.chains import GAMMA, STATES, Chain, observation
 from tests.support.training import train
 from tests.support.value_learning import NUM_ACTIONS, batch_of_windows, huber, linear_learner
 
@@ -120,13 +120,6 @@ def learner_of(data: Path, **hyper_parameters: Any) -> prl.Scheme:
         test_envs_factory=prl.VecEnv.create_factory(Chain),
         seed=1,
     )
-
-
-@pytest.mark.long
-def test_it_learns_the_best_policy_from_the_data_of_a_random_policy(tmp_path: Path) -> None:
-    data = data_of_chain(tmp_path / "data.npz", lambda seen, drawn: (drawn < 0.5).astype(np.int64))
-    scheme = train(learner_of(data), 1_000)
-    assert mistakes(scheme.algorithm, "fully", "episodic") == 0
 
 
 @pytest.mark.long

@@ -8,8 +8,8 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import DISCOUNT, DONE2, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import envs_with, layer_of, linear, numeric_gradient, numpy, perturb, replayed
+from storages.transition import DISCOUNT, OBS, OBS2, REW, WEIGHTS
+from tests.support.by_hand import envs_with, layer_of, linear, n_step_batch, numeric_gradient, numpy, perturb
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 
@@ -22,12 +22,6 @@ def linear_cql(cls: Any = prl.DiscreteCQL, **hyper_parameters: Any) -> Any:
     for seed, network in enumerate((algorithm.q, algorithm.q_target)):
         perturb(network, seed)
     return algorithm
-
-
-def n_step_batch() -> dict[str, torch.Tensor]:
-    batch = replayed(ACTIONS)
-    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
-    return batch
 
 
 class ByHand:
@@ -62,7 +56,7 @@ class ByHand:
 @pytest.mark.parametrize("weight", [0.0, 1.0, 4.0])
 def test_loss_and_gradients_equal_those_of_numpy_loops(weight: float) -> None:
     algorithm = linear_cql(conservative_weight=weight)
-    batch = n_step_batch()
+    batch = n_step_batch(ACTIONS)
     by_hand = ByHand(algorithm, batch)
     gradients, result = algorithm.compute_gradients(batch)
     np.testing.assert_allclose(result.metrics["loss"], by_hand.loss(), rtol=1e-4)
@@ -73,22 +67,3 @@ def test_loss_and_gradients_equal_those_of_numpy_loops(weight: float) -> None:
     for part, name in zip(by_hand.q, ("weight", "bias"), strict=True):
         expected = numeric_gradient(by_hand.loss, part)
         np.testing.assert_allclose(numpy(gradients[f"q.head.numbers.layer.{name}"]), expected, rtol=1e-3, atol=1e-5)
-
-
-def test_without_conservative_weight_its_gradients_are_dqns() -> None:
-    dqn, cql = linear_cql(prl.DQN), linear_cql(conservative_weight=0.0)
-    cql.load_state_dict(dqn.state_dict())
-    for one, two in zip(*(each.compute_gradients(n_step_batch())[0].values() for each in (dqn, cql)), strict=True):
-        torch.testing.assert_close(one, two)
-
-
-# Double Q-learning chooses next actions by another pass.
-@pytest.mark.parametrize(("double", "number"), [(False, 1), (True, 2)])
-def test_the_error_and_the_gap_use_the_same_pass_through_a_noisy_network(double: bool, number: int) -> None:
-    envs = envs_with(spaces.Discrete(3))
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), noisy=True)("cpu", envs)
-    algorithm = prl.DiscreteCQL.create_factory(double=double)("cpu", actor, envs)
-    passes = []
-    algorithm.q.register_forward_hook(lambda *_: passes.append(1))
-    algorithm.compute_gradients(n_step_batch())
-    assert len(passes) == number

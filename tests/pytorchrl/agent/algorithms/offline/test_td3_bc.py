@@ -66,13 +66,3 @@ def test_if_all_values_are_zero_the_policys_gradients_are_those_of_cloning() -> 
     for name in ("policy.head.layer.weight", "policy.head.layer.bias"):
         assert expected[name].all()
         torch.testing.assert_close(gradients[name], expected[name])
-
-
-def test_an_alpha_of_zero_clones_the_data() -> None:
-    algorithm = made(prl.TD3BC, actor={"hidden_sizes": (32,)}, alpha=0.0, policy_delay=1, lr_pi=1e-2)
-    batch = n_step_batch()
-    for _ in range(300):
-        algorithm.update(batch)
-    rows = algorithm.read(batch)
-    with torch.no_grad():
-        assert (algorithm.pi(rows.now) - rows.action).abs().mean() < 0.05

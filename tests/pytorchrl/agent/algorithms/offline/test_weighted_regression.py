@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.offline.iql import expectile_loss
 from storages.transition import ACT, DISCOUNT, ERRORS, MASK, OBS, OBS2, REW, WEIGHTS, WINDOW
 from tests.support.by_hand import copies, layer_of, linear, numeric_gradient, numpy
 from tests.support.soft_critics import drawn, made, n_step_batch
@@ -220,17 +219,6 @@ def test_padding_does_not_affect_awacs_weights() -> None:
     weights = numpy(algorithm.weights(advantage, rows))[:, 0]
     powers = np.exp([0.0, 1.0, 2.0])
     np.testing.assert_allclose(weights, [*(powers / powers.mean()), 0, 0], rtol=1e-5)
-
-
-def test_the_minimum_of_the_expectile_loss_is_the_expectile() -> None:
-    values = np.random.default_rng(0).normal(size=400)
-    for expectile in (0.5, 0.7, 0.95):
-        # On both sides of the expectile m, the weighted distances are equal.
-        found = min(
-            np.linspace(-3, 3, 1201), key=lambda m: float(expectile_loss(torch.from_numpy(values - m), expectile).sum())
-        )
-        above, below = (values - found).clip(0).sum(), (found - values).clip(0).sum()
-        np.testing.assert_allclose(expectile * above, (1 - expectile) * below, rtol=0.06)
 
 
 @pytest.mark.parametrize("cls", [prl.IQL, prl.XQL, prl.AWAC, prl.CRR])

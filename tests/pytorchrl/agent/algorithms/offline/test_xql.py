@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.offline.iql import gumbel_loss
 from storages.transition import DISCOUNT, MASK, OBS, REW, WEIGHTS, WINDOW
 from tests.support.comparison import assert_equal
 from tests.support.soft_critics import made, n_step_batch
@@ -24,31 +23,6 @@ def one_state(rewards: Any) -> dict[str, torch.Tensor]:
 def value_gradients(algorithm: Any, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     gradients, _ = algorithm.compute_gradients(batch)
     return {name: gradient for name, gradient in gradients.items() if name.startswith("value.")}
-
-
-@pytest.mark.parametrize("temperature", [0.3, 1.0, 5.0])
-def test_the_minimum_of_the_gumbel_loss_is_the_scaled_logarithm_of_the_mean_exponential(temperature: float) -> None:
-    values = np.random.default_rng(0).normal(size=400)
-    expected = temperature * np.log(np.mean(np.exp(values / temperature)))
-
-    def loss(value: float) -> float:
-        return float(gumbel_loss(torch.from_numpy((values - value) / temperature), torch.tensor(2.0)).mean())
-
-    assert loss(expected) < min(loss(expected - 0.05), loss(expected + 0.05))
-    assert values.mean() < expected < values.max()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("temperature", [0.5, 10.0])
-def test_state_values_converge_to_the_soft_maximum_over_the_datas_actions(temperature: float) -> None:
-    rewards = [-1.0, -0.5, 0.0, 0.5, 1.0]  # linear in the actions, as the critics are
-    algorithm = made(prl.XQL, value_temperature=temperature, polyak=0.0, lr_q=0.05, lr_value=prl.LinearSchedule(0.1, 0))
-    batch = one_state(rewards)
-    for step in range(400):
-        algorithm.set_progress(step, 400)
-        algorithm.update(batch)
-    value = algorithm.value(algorithm.read(batch).now).mean().item()
-    assert value == pytest.approx(temperature * np.log(np.mean(np.exp(np.array(rewards) / temperature))), abs=0.02)
 
 
 @pytest.mark.parametrize("rewards", [1e4, -1e4, 0.0])
@@ -97,10 +71,3 @@ def test_padding_does_not_affect_the_values_gradients() -> None:
         found.append(value_gradients(algorithm, changed))
     assert found[0]["value.head.layer.bias"].abs() > 0
     assert_equal(found[1:], [found[0], found[0]])
-
-
-def test_settings_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"XQL: value_temperature must be .*got 0"):
-        prl.XQL.create_factory(value_temperature=0.0)
-    with pytest.raises(ValueError, match=r"XQL: max_clip must be .*got -1"):
-        prl.XQL.create_factory(max_clip=-1.0)

@@ -3,16 +3,13 @@
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
 from storages.transition import ACT, ADV, OBS, RET
 from tests.support.by_hand import copies, envs_with, layer_of, linear, numeric_gradient, numpy, perturb
-from tests.support.comparison import assert_equal
 from tests.support.rollout_batches import rollout_batch
-from tests.support.training import train
 
 
 def linear_a2c(**hyper_parameters: Any) -> prl.A2C:
@@ -48,18 +45,6 @@ def test_gradients_are_those_of_a_numpy_version() -> None:
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
-def test_applying_gradients_of_a_copy_equals_an_update() -> None:
-    worker, server, alone = linear_a2c(), linear_a2c(), linear_a2c()
-    batch = rollout_batch(worker)
-    server.set_weights(alone.get_weights())
-    for _ in range(3):
-        worker.set_weights(server.get_weights())
-        server.apply_gradients(worker.compute_gradients(batch)[0])
-        alone.update(batch)
-    assert_equal(server.state_dict()["actor"], alone.state_dict()["actor"])
-    assert_equal(server.state_dict()["training"], alone.state_dict()["training"])
-
-
 def test_asynchronous_workers_share_the_weights_and_the_statistics_of_rmsprop() -> None:
     """A3C: workers compute gradients with their own weights, and apply them to weights that others have changed."""
     settings = {
@@ -88,23 +73,3 @@ def test_asynchronous_workers_share_the_weights_and_the_statistics_of_rmsprop() 
     for name, value in server.training.groups["policy_and_value"].parameters.items():
         np.testing.assert_allclose(numpy(value), expected[name], rtol=1e-4, atol=1e-6)
     assert server.updates == 8
-
-
-def test_hyper_parameters_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="A2C: value_loss_coef must be at least 0, got -1"):
-        prl.A2C.create_factory(value_loss_coef=-1.0)
-
-
-@pytest.mark.long
-def test_it_balances_the_pole() -> None:
-    scheme = prl.Scheme(
-        algo_factory=prl.A2C.create_factory(lr=prl.LinearSchedule(3e-3, 0.0), entropy_coef=0.0, test_every=0),
-        actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64)),
-        storage_factory=prl.GAEBuffer.create_factory(size=5, gae_lambda=1.0),
-        train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=8),
-        seed=1,
-    )
-    train(scheme, 100_000)
-    returns = scheme.evaluate(20).returns
-    assert np.mean(returns) >= 475
-    scheme.close()

@@ -94,9 +94,7 @@ def test_an_update_is_a_step_of_trpo_on_these_advantages_and_a_fit_to_these_targ
 
 @pytest.mark.long
 @pytest.mark.parametrize(("storage", "best"), [(prl.AverageRewardBuffer, 1), (prl.GAEBuffer, 0)])
-def test_a_larger_average_reward_is_learnt_where_a_discounted_return_prefers_a_smaller_one(
-    storage: Any, best: int
-) -> None:
+def test_a_larger_average_reward_is_learnt_where_discounting_prefers_a_smaller_one(storage: Any, best: int) -> None:
     scheme = train(two_loops(storage), 4_000)
     with torch.inference_mode():
         policy = scheme.actor.networks["policy"](scheme.actor.view(torch.zeros(1, 1, dtype=torch.int64)))

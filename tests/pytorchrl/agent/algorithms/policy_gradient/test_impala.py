@@ -23,7 +23,6 @@ from tests.support.by_hand import (
     perturb as moved,
 )
 from tests.support.toys import Noise
-from tests.support.training import train
 
 STEPS, ENVS, GAMMA = 12, 3, 0.9
 LEVELS = {"rho_bar": 1.1, "c_bar": 0.8, "trace_lambda": 0.9}
@@ -148,22 +147,3 @@ def test_a_storage_that_does_not_correct_for_older_policies_is_refused() -> None
     parts = prl.IMPALA.create_factory(), prl.OnPolicyActor.create_factory()
     with pytest.raises(prl.CompositionError, match="GAEBuffer does not correct; VTraceBuffer does"):
         prl.Scheme(*parts, prl.GAEBuffer.create_factory(size=8), prl.VecEnv.create_factory(Noise))
-
-
-def test_hyper_parameters_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="IMPALA: entropy_coef must be at least 0, got -1"):
-        prl.IMPALA.create_factory(entropy_coef=-1.0)
-
-
-@pytest.mark.long
-def test_it_balances_the_pole() -> None:
-    scheme = prl.Scheme(
-        prl.IMPALA.create_factory(lr=prl.LinearSchedule(3e-3, 0.0), entropy_coef=0.0, test_every=0),
-        prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64)),
-        prl.VTraceBuffer.create_factory(size=5),
-        prl.VecEnv.create_factory("CartPole-v1", num_envs=8),
-        seed=1,
-    )
-    train(scheme, 100_000)
-    assert np.mean(scheme.evaluate(20).returns) >= 475
-    scheme.close()

@@ -14,7 +14,7 @@ from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW
 from tests.support.by_hand import envs_with, exploring, linear, numeric_gradient, numpy, perturb
 from tests.support.comparison import assert_equal
 from tests.support.toys import RandomEnds, continuous
-from tests.support.training import saved_and_loaded, train
+from tests.support.training import saved_and_loaded
 
 OPTIONS, ACTIONS, ROWS, GAMMA = 3, 4, 6, 0.9
 DISCRETE, BOX = spaces.Discrete(ACTIONS), continuous(-1.0, 1.0, 2)
@@ -214,7 +214,7 @@ def test_an_update_equals_the_one_computed_by_hand(cost: float) -> None:
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_returns_bootstrap_from_the_option_in_use_where_a_rollout_or_a_limit_cuts_an_episode(memory: Any) -> None:
+def test_returns_bootstrap_from_the_option_in_use_where_an_episode_is_cut(memory: Any) -> None:
     scheme = prl.Scheme(
         prl.OptionCritic.create_factory(num_options=OPTIONS, gamma=GAMMA, option_epsilon=0.5, test_every=0),
         prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=4),
@@ -254,45 +254,6 @@ def test_returns_bootstrap_from_the_option_in_use_where_a_rollout_or_a_limit_cut
     np.testing.assert_allclose(numpy(computed[RET])[..., 0], returns, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(numpy(computed[ADV] + computed[VAL])[..., 0], returns, rtol=1e-4, atol=1e-5)
     scheme.close()
-
-
-def chosen_length(cost: float) -> float:
-    """Mean termination probability after training with a deliberation cost."""
-    scheme = prl.Scheme(
-        prl.OptionCritic.create_factory(deliberation_cost=cost, lr=1e-2, test_every=0),
-        prl.OnPolicyActor.create_factory(hidden_sizes=(16,)),
-        prl.GAEBuffer.create_factory(size=8),
-        prl.VecEnv.create_factory(RandomEnds, num_envs=4),
-        seed=1,
-    )
-    train(scheme, 1_600)
-    algorithm: Any = scheme.algorithm
-    with torch.no_grad():
-        view = algorithm.actor.view(torch.randn((100, 3), generator=torch.Generator().manual_seed(0)))
-        mean = float(algorithm.termination(view).sigmoid().mean())
-    scheme.close()
-    return mean
-
-
-def test_a_deliberation_cost_makes_options_last_longer() -> None:
-    assert chosen_length(10.0) < 0.2 < 0.4 < chosen_length(0.0)
-
-
-def test_one_option_of_a_single_policy_learns_as_a2c_does() -> None:
-    settings: dict[str, Any] = {"optimizer": prl.Adam(), "lr": 0.01, "max_grad_norm": None}
-    envs = envs_with(DISCRETE)
-    actors = [prl.OnPolicyActor.create_factory(hidden_sizes=(8,))("cpu", envs) for _ in range(2)]
-    a2c: Any = prl.A2C.create_factory(**settings)("cpu", actors[0], envs)
-    options: Any = prl.OptionCritic.create_factory(num_options=1, **settings)("cpu", actors[1], envs)
-    options.pi.body.load_state_dict(a2c.pi.body.state_dict())
-    options.pi.head.policies[0].load_state_dict(a2c.pi.head.state_dict())
-    options.option_values.load_state_dict(a2c.value.state_dict())
-    batch = batch_of() | {OPTION: torch.zeros(ROWS, 1, dtype=torch.int64)}
-    batch[OPTION_BEFORE] = batch[OPTION]
-    a2c.update(batch)
-    options.update(batch)
-    torch.testing.assert_close(options.option_values.state_dict(), a2c.value.state_dict())
-    torch.testing.assert_close(options.pi.head.policies[0].state_dict(), a2c.pi.head.state_dict())
 
 
 # Composition

@@ -21,7 +21,7 @@ from tests.support.by_hand import (
 )
 from tests.support.comparison import assert_equal
 from tests.support.toys import Noise
-from tests.support.training import saved_and_loaded, train
+from tests.support.training import train
 
 SIZE = 8
 
@@ -168,14 +168,6 @@ def test_gaussian_actions_are_stored_unclipped_and_clipped_for_the_environment()
     assert step.fields[LOGP].shape == (200, 1)
 
 
-def test_actions_of_an_unbounded_box_are_not_clipped() -> None:
-    algorithm = linear_ppo(spaces.Box(-np.inf, np.inf, (2,), np.float32))
-    step = algorithm.acting_step(
-        torch.randn(200, OBSERVATION_SIZE), None, torch.zeros(200, 1), exploring(algorithm, 200)
-    )
-    assert step.env_action is step.action
-
-
 @pytest.mark.parametrize("kind", SPACES)
 def test_the_first_update_computes_the_log_probabilities_that_acting_stored(kind: str) -> None:
     algorithm = linear_ppo(SPACES[kind])
@@ -187,17 +179,6 @@ def test_the_first_update_computes_the_log_probabilities_that_acting_stored(kind
     assert info["clip_fraction"] == 0
 
 
-def test_evaluation_takes_the_most_likely_action_and_draws_no_random_numbers() -> None:
-    algorithm = linear_ppo(SPACES["discrete"])
-    obs = torch.randn(SIZE, OBSERVATION_SIZE)
-    evaluation = exploring(algorithm, SIZE, deterministic=True)
-    before = evaluation.state_dict()
-    step = algorithm.acting_step(obs, None, torch.zeros(SIZE, 1), evaluation)
-    assert torch.equal(step.action, algorithm.pi(algorithm.actor.view(obs)).mode())
-    assert not step.fields
-    assert_equal(evaluation.state_dict(), before)
-
-
 def test_schedules_of_learning_rate_and_clip_use_the_progress_of_the_run() -> None:
     algorithm = linear_ppo(
         SPACES["discrete"], lr=prl.LinearSchedule(1e-3, 0.0), clip_param=prl.LinearSchedule(0.2, 0.1)
@@ -205,20 +186,6 @@ def test_schedules_of_learning_rate_and_clip_use_the_progress_of_the_run() -> No
     algorithm.set_progress(75, 100)
     assert algorithm.trained.stepper.learning_rate == pytest.approx(2.5e-4)
     assert algorithm.current(algorithm.clip_param) == pytest.approx(0.125)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"dual_clip": 1.0}, "PPO: dual_clip must be greater than 1, got 1.0"),
-        ({"value_clip_param": -0.1}, "PPO: value_clip_param must be at least 0, got -0.1"),
-        ({"desired_kl": 0.0}, "PPO: desired_kl must be greater than 0, got 0.0"),
-        ({"normalize_advantages": "epoch"}, "PPO: normalize_advantages must be a bool, or must be one of 'rollout'"),
-    ],
-)
-def test_hyper_parameters_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        prl.PPO.create_factory(**options)
 
 
 # Rollouts
@@ -285,53 +252,7 @@ def test_the_learning_rate_adapts_to_the_divergence_after_each_update_phase(desi
     assert scheme.algorithm.trained.stepper.learning_rate == pytest.approx(0.005 * factor**11)
 
 
-def test_a_resumed_run_continues_with_the_adapted_learning_rate() -> None:
-    one, two = noise_scheme(desired_kl=1e3), noise_scheme(desired_kl=1e3)
-    train(one, 192)
-    two.load_state_dict(saved_and_loaded(one.state_dict()))
-    for scheme in (one, two):
-        train(scheme, 320)
-    assert one.algorithm.trained.stepper.learning_rate == pytest.approx(3e-4 * 1.5**5)
-    assert_equal(one.state_dict()["algorithm"], two.state_dict()["algorithm"])
-
-
 # Values
-
-
-@pytest.mark.parametrize("normalize_observations", [False, True])
-def test_values_are_computed_when_the_rollout_is_full(normalize_observations: bool) -> None:
-    scheme = prl.Scheme(
-        prl.PPO.create_factory(num_epochs=1, num_mini_batch=1, test_every=0),
-        prl.OnPolicyActor.create_factory(hidden_sizes=(4,), normalize_observations=normalize_observations),
-        prl.GAEBuffer.create_factory(size=32),
-        prl.VecEnv.create_factory("CartPole-v1", 3),
-        seed=1,
-    )
-    for _ in range(2):
-        scheme.collect(10_000)
-        storage = scheme.storage
-        assert VAL not in storage.get_all_buffer_data()
-        storage.before_gradients()
-        rollout = storage.get_all_buffer_data()
-        flat_obs = rollout[OBS].flatten(0, 1)
-        expected = scheme.algorithm.actor.value(flat_obs, None, torch.zeros(len(flat_obs), 1)).view(32, 3, 1)
-        torch.testing.assert_close(rollout[VAL], expected, rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(rollout[RET], rollout[ADV] + rollout[VAL])
-        for _ in scheme.update():
-            pass
-
-
-@pytest.mark.parametrize("options", [{"memory": "gru", "memory_size": 3}, {"shared_body": True}], ids=str)
-def test_values_are_stored_while_acting_with_a_memory_or_a_shared_body(options: dict[str, Any]) -> None:
-    scheme = prl.Scheme(
-        prl.PPO.create_factory(num_mini_batch=2, test_every=0),
-        prl.OnPolicyActor.create_factory(hidden_sizes=(4,), **options),
-        prl.GAEBuffer.create_factory(size=8),
-        prl.VecEnv.create_factory("CartPole-v1", 2),
-        seed=1,
-    )
-    scheme.collect(10_000)
-    assert VAL in scheme.storage.get_all_buffer_data()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from tests.support.by_hand import (
 )
 from tests.support.comparison import assert_equal
 from tests.support.rollout_batches import SPACES, rollout_batch
-from tests.support.toys import Noise
 from tests.support.training import train
 
 
@@ -207,23 +206,3 @@ def test_returns_of_terminated_episodes_are_discounted_sums_of_rewards(baseline:
 
 
 # Runs
-
-
-@pytest.mark.quick_share(0.35)
-@pytest.mark.parametrize("memory", [None, "gru", "lstm"])
-def test_equal_seeds_give_equal_runs_and_different_seeds_do_not(memory: str | None) -> None:
-    def weights(seed: int) -> dict[str, torch.Tensor]:
-        scheme = prl.Scheme(
-            prl.REINFORCE.create_factory(episodes_per_update=2, test_every=0),
-            prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
-            prl.VanillaOnPolicyBuffer.create_factory(size=50),
-            prl.VecEnv.create_factory(Noise, 3),
-            seed=seed,
-        )
-        train(scheme, 150)
-        assert scheme.algorithm.updates > 2
-        return scheme.algorithm.get_weights()
-
-    one, again, other = weights(3), weights(3), weights(4)
-    assert all(torch.equal(one[name], again[name]) for name in one)
-    assert not all(torch.equal(one[name], other[name]) for name in one)

@@ -11,11 +11,10 @@ from gymnasium import spaces
 import pytorchrl as prl
 from storages.transition import ADV, DONE2, IADV, IRET, IREW, IVAL, LOGP, OBS2, RET
 from tests.support.by_hand import envs_with, layer_of, linear, numeric_gradient, numpy, perturb
-from tests.support.comparison import assert_equal
 from tests.support.profiles import FULL
 from tests.support.rollout_batches import OBSERVATION_SIZE, rollout_batch
 from tests.support.toys import Counter, Noise
-from tests.support.training import saved_and_loaded, train
+from tests.support.training import train
 
 
 def linear_rnd(**hyper_parameters: Any) -> prl.RND:
@@ -132,7 +131,7 @@ def errors_of(algorithm: Any, data: Any, seen: Any) -> Any:
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
-def test_intrinsic_rewards_are_errors_divided_by_the_deviation_of_their_discounted_sums(memory: Any) -> None:
+def test_intrinsic_rewards_are_errors_divided_by_the_deviation_of_their_sums(memory: Any) -> None:
     scheme = scheme_of(memory=memory, intrinsic_gamma=0.8, lr_predictor=0.01)
     algorithm, storage = scheme.algorithm, scheme.storage
     seen, sums, running = np.zeros((0, 3)), [], np.zeros(2)
@@ -205,20 +204,8 @@ def _transitions_to(scheme: prl.Scheme, kind: str, counts: Any) -> Any:
     return {OBS2: obs, "Observation": obs, "Reward": torch.zeros(len(seen), 1)}
 
 
-@pytest.mark.parametrize("memory", [None, "lstm"])
-def test_a_resumed_run_continues_with_saved_networks_statistics_and_sums(memory: Any) -> None:
-    one, two = scheme_of(memory=memory), scheme_of(memory=memory)
-    train(one, 96)
-    two.load_state_dict(saved_and_loaded(one.state_dict()))
-    assert_equal(one.state_dict(), two.state_dict())
-    assert float(two.algorithm.state_dict()["novelty"]["returns"].abs().sum()) > 0
-    for scheme in (one, two):
-        train(scheme, 192)
-    assert_equal(one.state_dict(), two.state_dict())
-
-
 @pytest.mark.parametrize("extra", [{"noisy": True}, {"dropout": 0.5}, {"shared_body": True}])
-def test_the_random_network_is_deterministic_and_shares_no_parameters_with_the_policy(extra: Any) -> None:
+def test_the_random_network_is_deterministic_and_shares_no_parameters(extra: Any) -> None:
     algorithm = scheme_of(actor=extra).algorithm
     rows = algorithm.read({OBS2: torch.randn(6, 3), "Observation": torch.randn(6, 3), "Reward": torch.zeros(6, 1)})
     assert torch.equal(algorithm.novelty.random(rows.next), algorithm.novelty.random(rows.next))
@@ -230,20 +217,6 @@ def test_a_storage_without_intrinsic_returns_is_refused() -> None:
     parts = prl.RND.create_factory(), prl.OnPolicyActor.create_factory()
     with pytest.raises(prl.CompositionError, match="RND gives intrinsic rewards, for which VTraceBuffer computes no"):
         prl.Scheme(*parts, prl.VTraceBuffer.create_factory(size=8), prl.VecEnv.create_factory(Noise))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"predictor_share": 0.0}, "RND: predictor_share must be greater than 0, got 0.0"),
-        ({"predictor_share": 1.5}, r"RND: predictor_share must lie in \[0, 1\], got 1.5"),
-        ({"intrinsic_gamma": 2.0}, r"RND: intrinsic_gamma must lie in \[0, 1\], got 2.0"),
-        ({"intrinsic_coef": -1.0}, "RND: intrinsic_coef must be at least 0, got -1.0"),
-    ],
-)
-def test_hyper_parameters_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        prl.RND.create_factory(**options)
 
 
 def test_intrinsic_returns_can_end_with_episodes() -> None:

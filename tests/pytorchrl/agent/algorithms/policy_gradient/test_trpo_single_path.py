@@ -10,7 +10,6 @@ import pytorchrl as prl
 from storages.transition import ADV, DONE2, MASK, OBS, RET, REW, TRUNC2, VAL
 from tests.support.by_hand import numpy
 from tests.support.toys import Noise
-from tests.support.training import train
 
 GAMMA = 0.9
 
@@ -93,16 +92,3 @@ def test_storages_that_bootstrap_returns_from_values_are_refused() -> None:
                 storage.create_factory(size=8),
                 prl.VecEnv.create_factory(Noise),
             )
-
-
-def test_hyper_parameters_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"TRPOSinglePath: max_kl must be at least 0, got -0\.1"):
-        prl.TRPOSinglePath.create_factory(max_kl=-0.1)
-
-
-@pytest.mark.parametrize("memory", [None, pytest.param("gru", marks=pytest.mark.long)])
-def test_equal_seeds_give_equal_runs_and_different_seeds_do_not(memory: str | None) -> None:
-    one, again, other = (train(noise_scheme(memory, seed), 222).algorithm.get_weights() for seed in (3, 3, 4))
-    assert "value" not in {name.split(".")[1] for name in one}
-    assert all(torch.equal(one[name], again[name]) for name in one)
-    assert not all(torch.equal(one[name], other[name]) for name in one)

@@ -64,9 +64,3 @@ def test_the_next_advantage_counts_without_a_discount() -> None:
     expected = learner.advantage(learner.read(batch))
     batch[DISCOUNT] = torch.zeros_like(batch[DISCOUNT])
     assert torch.equal(learner.advantage(learner.read(batch)), expected)
-
-
-@pytest.mark.parametrize("cls", [prl.AL, prl.PAL, prl.DoublePAL])
-def test_an_alpha_out_of_range_is_refused(cls: type[prl.AL]) -> None:
-    with pytest.raises(ValueError, match=f"{cls.__name__}: alpha must lie in \\[0, 1\\], got 1.5"):
-        cls.create_factory(alpha=1.5)

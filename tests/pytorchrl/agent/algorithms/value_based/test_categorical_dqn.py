@@ -78,13 +78,6 @@ def test_an_update_equals_the_one_computed_by_hand(double: bool) -> None:
     check_update(algorithm, batch, by_hand, cross_entropy, np.array([cross_entropy(row) for row in by_hand.rows]))
 
 
-def test_the_greedy_action_has_the_highest_expected_return() -> None:
-    algorithm, batch = learner(), batch_with_exact_atoms()
-    by_hand = ByHand(algorithm, batch)
-    greedy = algorithm.q(algorithm.actor.view(batch[OBS])).greedy()[:, 0].tolist()
-    assert greedy == [int((probabilities(by_hand.q(row)) * SUPPORT).sum(1).argmax()) for row in by_hand.rows]
-
-
 def test_probabilities_converge_to_the_distribution_of_rewards() -> None:
     algorithm = learner(lr=0.1, double=False)
     batch = batch_of_windows(size=120)
@@ -106,9 +99,3 @@ def test_an_empty_support_and_a_single_atom_are_refused() -> None:
         prl.CategoricalDQN.create_factory(v_min=1.0, v_max=1.0)
     with pytest.raises(ValueError, match="CategoricalDQN: num_atoms must be at least 2, got 1"):
         prl.CategoricalDQN.create_factory(num_atoms=1)
-
-
-@pytest.mark.parametrize("name", ["num_atoms", "v_min", "v_max"])
-def test_hyper_parameters_of_the_network_cannot_be_changed(name: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        learner().update_algorithm_parameter(name, 7)

@@ -60,12 +60,3 @@ def test_preferences_of_worse_actions_fall_further_below_the_best_with_training(
     assert values[2] == values.max()
     assert values[2].item() == pytest.approx(2.0, abs=0.05), "the best preference is the return"
     assert spreads[0] + 1 < spreads[1] < spreads[2] - 1
-
-
-def test_invalid_and_unknown_hyper_parameters_are_refused() -> None:
-    with pytest.raises(ValueError, match="DPP: eta must be greater than 0, got 0"):
-        prl.DPP.create_factory(eta=0.0)
-    with pytest.raises(ValueError, match="DPP: operator must be one of"):
-        prl.DPP.create_factory(operator="mean")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="DPP: unknown hyper-parameter 'double'"):
-        prl.DPP.create_factory(double=True)

@@ -9,10 +9,7 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import copies, envs_with, exploring, first_adam_step, layer_of, numpy, perturb, replayed
-from tests.support.comparison import assert_equal
-from tests.support.slow_learner import SEQUENCES, batch_of, off_policy_scheme
-from tests.support.toys import continuous
+from tests.support.by_hand import copies, envs_with, first_adam_step, layer_of, numpy, perturb, replayed
 from tests.support.value_learning import batch_of_windows, check_scalar_update, linear_learner
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
@@ -84,16 +81,6 @@ def test_updates_from_shorter_windows_and_with_other_losses_equal_those_by_hand(
     assert not np.allclose(*ways), "targets with and without double differ in this batch"
 
 
-def test_a_huber_threshold_out_of_range_or_changed_later_is_refused() -> None:
-    with pytest.raises(ValueError, match="DQN: huber_threshold must be greater than 0, got 0"):
-        prl.DQN.create_factory(huber_threshold=0.0)
-    with pytest.raises(ValueError, match="huber_threshold is fixed"):
-        linear_dqn().update_algorithm_parameter("huber_threshold", None)
-    for cls in (prl.QRDQN, prl.CategoricalDQN):
-        with pytest.raises(TypeError, match=f"{cls.__name__}: unknown hyper-parameter 'huber_threshold'"):
-            cls.create_factory(huber_threshold=1.0)
-
-
 def test_natures_preset_has_the_papers_hyper_parameters() -> None:
     preset = prl.DQN.nature(capacity=80_000, num_envs=8)
     given = preset["algo_factory"].hyper_parameters
@@ -121,77 +108,6 @@ def test_natures_preset_has_the_papers_hyper_parameters() -> None:
     assert shapes == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 3136), (6, 512)]
 
 
-def test_the_target_network_gets_no_gradient() -> None:
-    algorithm = linear_dqn()
-    algorithm.update(replayed(ACTIONS))
-    assert all(parameter.grad is None for parameter in algorithm.q_target.parameters())
-
-
-def test_a_hard_target_is_copied_at_the_target_update_interval() -> None:
-    algorithm = linear_dqn(polyak=0.0, target_update_interval=3)
-    first = weights_of(algorithm.q_target)[0].copy()
-    for update in range(1, 7):
-        algorithm.update(replayed(ACTIONS, update))
-        online, target = weights_of(algorithm.q)[0], weights_of(algorithm.q_target)[0]
-        if update in (3, 6):
-            np.testing.assert_array_equal(target, online)
-        elif update < 3:
-            np.testing.assert_array_equal(target, first)
-
-
-def test_a_soft_target_moves_by_one_minus_polyak() -> None:
-    algorithm = linear_dqn(polyak=0.8, target_update_interval=1)
-    perturb(algorithm.q_target, 2)
-    before = weights_of(algorithm.q_target)[0].copy()
-    algorithm.update(replayed(ACTIONS))
-    online = weights_of(algorithm.q)[0]
-    np.testing.assert_allclose(weights_of(algorithm.q_target)[0], 0.8 * before + 0.2 * online, rtol=1e-5)
-
-
-def test_weights_can_be_copied_to_another_algorithm() -> None:
-    source, destination = linear_dqn(), linear_dqn()
-    source.update(replayed(ACTIONS))
-    destination.set_weights(source.get_weights())
-    obs, done = torch.randn(5, 3), torch.zeros(5, 1)
-    one, other = (algorithm.q(algorithm.actor.view(obs)).values for algorithm in (source, destination))
-    assert torch.equal(one, other)
-    acted = [a.acting_step(obs, None, done, exploring(a, 5, deterministic=True)).action for a in (source, destination)]
-    assert torch.equal(*acted)
-
-
-def test_exploration_has_the_frequency_of_epsilon_and_evaluation_is_greedy() -> None:
-    algorithm = linear_dqn(epsilon=0.3, start_steps=0)
-    obs, done = torch.randn(1, 3).expand(20_000, 3), torch.zeros(20_000, 1)
-    greedy = algorithm.q(algorithm.actor.view(obs[:1])).greedy()
-    exploration = exploring(algorithm, 20_000)
-    step = algorithm.acting_step(obs, None, done, exploration)
-    assert step.action.shape == (20_000, 1)
-    assert step.action.dtype == torch.int64
-    assert abs((step.action != greedy).float().mean() - 0.3 * 2 / 3) < 0.01
-    evaluation = exploring(algorithm, 20_000, deterministic=True)
-    before = evaluation.state_dict()
-    assert (algorithm.acting_step(obs, None, done, evaluation).action == greedy).all()
-    assert_equal(evaluation.state_dict(), before)
-
-
-def test_actions_are_random_during_start_steps() -> None:
-    algorithm = linear_dqn(epsilon=0.0, start_steps=100)
-    obs, done = torch.randn(1, 3).expand(50, 3), torch.zeros(50, 1)
-    exploration = exploring(algorithm, 50)
-    chosen = []
-    for steps in (0, 50, 100):
-        exploration.steps = steps
-        chosen.append(len(algorithm.acting_step(obs, None, done, exploration).action.unique()))
-    assert chosen == [3, 3, 1]
-
-
-def test_schedules_use_the_progress_of_the_run() -> None:
-    algorithm = linear_dqn(lr=prl.LinearSchedule(1e-2, 0.0), epsilon=prl.LinearSchedule(1.0, 0.2, fraction=0.5))
-    algorithm.set_progress(50, 100)
-    assert algorithm.trained.stepper.learning_rate == pytest.approx(5e-3)
-    assert algorithm.current(algorithm.epsilon) == pytest.approx(0.2)
-
-
 def test_hyper_parameters_can_be_changed_within_their_range_after_creation() -> None:
     algorithm = linear_dqn(lr=1e-3)
     algorithm.update_algorithm_parameter("lr", 1e-4)
@@ -204,38 +120,9 @@ def test_hyper_parameters_can_be_changed_within_their_range_after_creation() -> 
         algorithm.update_algorithm_parameter("gama", 0.5)
 
 
-def test_continuous_actions_are_refused() -> None:
-    envs = envs_with(continuous())
-    actor = prl.OffPolicyActor.create_factory()("cpu", envs)
-    with pytest.raises(prl.UnsupportedSpaceError, match=r"DQN needs a Discrete action space.*SAC and PPO"):
-        prl.DQN.create_factory()("cpu", actor, envs)
-
-
 @pytest.mark.parametrize("cls", [prl.DQN, prl.SARSA, prl.DPP, prl.ResidualDQN, prl.MunchausenDQN, prl.MunchausenIQN])
 def test_natures_settings_are_taken_by_every_variant_as_far_as_it_has_them(cls: type[prl.DQN]) -> None:
     made = cls.nature()["algo_factory"].hyper_parameters
     assert made["lr"] == 2.5e-4
     assert made["optimizer"] == prl.DQN.nature()["algo_factory"].hyper_parameters["optimizer"]
     assert ("double" in made) == (cls in (prl.DQN, prl.SARSA))
-
-
-VARIANTS = [cls for cls in vars(prl).values() if isinstance(cls, type) and issubclass(cls, prl.DQN)]
-
-
-@pytest.mark.parametrize("cls", VARIANTS, ids=lambda cls: cls.__name__)
-def test_every_variant_calls_the_methods_that_variants_of_dqn_override(cls: Any) -> None:
-    called = []
-
-    class Counting(cls):  # type: ignore[misc]
-        def head(self) -> Any:
-            called.append("head")
-            return super().head()
-
-        def target_value(self, rows: prl.Rows) -> Any:
-            called.append("target_value")
-            return super().target_value(rows)
-
-    scheme = off_policy_scheme(Counting, "gru", *SEQUENCES["plain"], explorer=prl.EpsilonGreedy(0.1))
-    scheme.algorithm.update(batch_of(scheme))
-    assert called == ["head", "target_value"]
-    scheme.close()

@@ -10,10 +10,19 @@ from gymnasium import spaces
 import pytorchrl as prl
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues
 from pytorchrl.agent.risk_measures import CVaR, Neutral
-from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import copies, envs_with, exploring, layer_of, numeric_gradient, numpy, replayed
+from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
+from tests.support.by_hand import (
+    copies,
+    envs_with,
+    exploring,
+    layer_of,
+    linear_values,
+    n_step_batch,
+    numeric_gradient,
+    numpy,
+    replayed,
+)
 from tests.support.comparison import assert_equal
-from tests.support.toys import continuous
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 NUM_ACTIONS, N, N_TARGET, K, COSINES = 3, 4, 3, 5, 2
@@ -22,23 +31,8 @@ PARAMETERS = 2
 SIZES = {"num_quantiles": N, "num_target_quantiles": N_TARGET, "num_action_quantiles": K, "num_cosines": COSINES}
 
 
-def linear_iqn(cls: Any = prl.IQN, actor: Any = None, **hyper_parameters: Any) -> Any:
-    envs = envs_with(spaces.Discrete(NUM_ACTIONS))
-    body = prl.OffPolicyActor.create_factory(**({"hidden_sizes": ()} | (actor or {})))("cpu", envs)
-    algorithm = cls.create_factory(**(SIZES | hyper_parameters))("cpu", body, envs)
-    algorithm.seed(0)
-    generator = torch.Generator().manual_seed(PARAMETERS)
-    with torch.no_grad():
-        for parameter in (*algorithm.q.parameters(), *algorithm.q_target.parameters()):
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    return algorithm
-
-
-def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
-    """A batch whose rows sum up 1, 2 or 3 rewards, with importance weights that differ."""
-    batch = replayed(ACTIONS, seed)
-    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
-    return batch
+def linear_iqn(cls: Any = prl.IQN, **hyper_parameters: Any) -> Any:
+    return linear_values(cls, NUM_ACTIONS, **(SIZES | hyper_parameters))
 
 
 def parameters_of(network: Any) -> list[Any]:
@@ -130,17 +124,13 @@ def check_update(algorithm: Any, by_hand: NumpyIQN, batch: dict[str, Any]) -> No
 @pytest.mark.parametrize(("kappa", "risk"), [(1.0, Neutral()), (0.3, Neutral()), (1.0, CVaR(0.2))])
 def test_an_update_equals_the_one_computed_by_hand(kappa: float, risk: Any, double: bool) -> None:
     algorithm = linear_iqn(kappa=kappa, risk=risk, double=double, max_grad_norm=None)
-    batch = n_step_batch()
+    batch = n_step_batch(ACTIONS)
     by_hand = NumpyIQN(algorithm, batch)
     of_the_other = NumpyIQN(linear_iqn(double=not double, risk=risk), batch)
     assert not np.allclose(by_hand.targets, of_the_other.targets), (
         "targets with and without double differ in this batch"
     )
     check_update(algorithm, by_hand, batch)
-
-
-def test_next_actions_are_chosen_by_the_target_network_by_default() -> None:
-    assert not linear_iqn().double
 
 
 def test_deterministic_acting_uses_midpoint_fractions_and_draws_no_random_numbers() -> None:
@@ -197,38 +187,6 @@ def test_the_risk_measure_decides_between_a_certain_and_a_larger_uncertain_rewar
     torch.testing.assert_close(torch.stack([low, high]), torch.tensor([[1.0, 0.0], [1.0, 3.0]]), atol=0.8, rtol=0)
 
 
-@pytest.mark.parametrize("actor", [{}, {"dueling": True, "hidden_sizes": (4,)}, {"noisy": True}])
-def test_training_continues_exactly_from_a_saved_state(actor: dict[str, Any]) -> None:
-    whole, resumed = (linear_iqn(actor=actor, polyak=0.0, target_update_interval=3) for _ in range(2))
-    for number in range(4):
-        whole.update(n_step_batch(number))
-    resumed.load_state_dict(whole.state_dict())
-    for number in range(4, 8):
-        whole.update(n_step_batch(number))
-        resumed.update(n_step_batch(number))
-        assert_equal(resumed.state_dict(), whole.state_dict())
-
-
-@pytest.mark.parametrize("name", [*SIZES, "quantile_layers", "kappa", "risk"])
-def test_hyper_parameters_of_the_network_cannot_be_changed(name: str) -> None:
-    with pytest.raises(ValueError, match=f"IQN: {name} is fixed"):
-        linear_iqn().update_algorithm_parameter(name, 7)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_quantiles": 0}, "IQN: num_quantiles must be at least 1, got 0"),
-        ({"kappa": 0.0}, "IQN: kappa must be greater than 0, got 0"),
-        ({"risk": 0.25}, "IQN: risk must be a RiskMeasure, got 0.25"),
-        ({"quantile_layers": (0,)}, "IQN: quantile_layers holds a value that must be at least 1"),
-    ],
-)
-def test_hyper_parameters_out_of_range_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        prl.IQN.create_factory(**changes)
-
-
 @pytest.mark.parametrize(
     ("cls", "interval", "falls_within"), [(prl.IQN, 2_500, 1_000_000), (prl.MunchausenIQN, 2_000, 250_000)]
 )
@@ -268,13 +226,6 @@ def test_the_papers_preset_has_the_papers_hyper_parameters_and_network(
     assert shapes["numbers.layer.weight"] == (6, 512)
 
 
-def test_continuous_actions_are_refused() -> None:
-    envs = envs_with(continuous())
-    actor = prl.OffPolicyActor.create_factory()("cpu", envs)
-    with pytest.raises(prl.UnsupportedSpaceError, match="IQN needs a Discrete action space"):
-        prl.IQN.create_factory()("cpu", actor, envs)
-
-
 @pytest.mark.parametrize(
     ("actor", "settings"),
     [
@@ -286,7 +237,7 @@ def test_continuous_actions_are_refused() -> None:
 )
 def test_the_next_action_is_chosen_by_the_noise_that_evaluates_it(actor: Any, settings: Any) -> None:
     algorithm = linear_iqn(actor={"noisy": True, **actor}, **settings)
-    view, fractions = algorithm.actor.view(n_step_batch()[OBS]), torch.tensor([0.1, 0.7])
+    view, fractions = algorithm.actor.view(n_step_batch(ACTIONS)[OBS]), torch.tensor([0.1, 0.7])
     for network in (algorithm.q, algorithm.q_target):
         values = network(view)
         first = values.at(fractions).values

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.outputs import QuadraticValues
-from storages.transition import ACT, DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
+from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import (
     copies,
     envs_with,
@@ -17,12 +17,12 @@ from tests.support.by_hand import (
     first_adam_step,
     layer_of,
     linear,
+    n_step_batch,
     numeric_gradient,
     numpy,
     perturb,
     replayed,
 )
-from tests.support.comparison import assert_equal
 
 SIZE = 3
 SPACE = spaces.Box(np.array([-3, 0, -1], np.float32), np.array([1, 4, 1], np.float32))
@@ -37,13 +37,6 @@ def linear_naf(dueling: bool = False, **hyper_parameters: Any) -> prl.NAF:
     perturb(algorithm.q, 1, 0.5)
     perturb(algorithm.q_target, 2, 0.5)
     return algorithm
-
-
-def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
-    """A batch whose rows sum up 1, 2 or 3 rewards: one ends in a terminal state, one is cut by a time limit."""
-    batch = replayed(ACTIONS, seed)
-    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
-    return batch
 
 
 class ByHand:
@@ -99,7 +92,7 @@ def test_an_update_equals_the_one_computed_by_hand(
     algorithm = linear_naf(
         lr=0.01, squash=squash, min_log_diagonal=min_log_diagonal, max_grad_norm=max_grad_norm, polyak=0.8
     )
-    batch = n_step_batch()
+    batch = n_step_batch(ACTIONS)
     before = copies(batch)
     by_hand = ByHand(algorithm, batch)
     expected = [numeric_gradient(by_hand.loss, part) for part in by_hand.online]
@@ -160,7 +153,7 @@ def test_no_action_is_better_than_a_peak_within_the_bounds() -> None:
 @pytest.mark.parametrize("squash", [True, False])
 def test_gradients_reach_every_weight_of_both_streams_of_a_dueling_network(squash: bool) -> None:
     algorithm = linear_naf(dueling=True, squash=squash)
-    gradients, _ = algorithm.compute_gradients(n_step_batch())
+    gradients, _ = algorithm.compute_gradients(n_step_batch(ACTIONS))
     assert len(gradients) == 8
     assert all(gradient.abs().sum() > 0 for gradient in gradients.values())
 
@@ -174,21 +167,13 @@ def gradients_of_peaks(**hyper_parameters: Any) -> torch.Tensor:
         numbers.weight[diagonal_and_below] = 0
         numbers.bias[diagonal_and_below] = 0
         numbers.bias[1 + SIZE : 1 + 2 * SIZE] = -20
-    gradients, _ = algorithm.compute_gradients(n_step_batch())
+    gradients, _ = algorithm.compute_gradients(n_step_batch(ACTIONS))
     return gradients["q.head.numbers.layer.bias"][1 : 1 + SIZE]
 
 
 def test_flat_values_give_peaks_no_gradient_unless_the_diagonal_has_a_bound() -> None:
     assert gradients_of_peaks().abs().max() < 1e-12
     assert gradients_of_peaks(min_log_diagonal=-1.5).abs().min() > 1e-4
-
-
-def test_dueling_streams_have_as_many_units_as_dueling_size() -> None:
-    envs = envs_with(SPACE)
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), dueling=True, dueling_size=7)("cpu", envs)
-    numbers = prl.NAF.create_factory()("cpu", actor, envs).q.head.numbers
-    assert [layer.weight.shape for layer in numbers.hidden] == [(7, 4), (7, 4)]
-    assert [layer.weight.shape[1] for layer in numbers.out] == [7, 7]
 
 
 def test_actions_stay_in_the_box_and_evaluation_adds_no_noise() -> None:
@@ -211,23 +196,6 @@ def test_the_best_one_dimensional_action_is_learnt() -> None:
         algorithm.update(batch)
     step = algorithm.acting_step(batch[OBS][:1], None, torch.ones(1, 1), exploring(algorithm, 1, deterministic=True))
     assert step.env_action.item() == pytest.approx(1.0, abs=0.05)
-
-
-def test_training_continues_exactly_from_a_saved_state() -> None:
-    whole, resumed = (linear_naf(polyak=0.0, target_update_interval=3) for _ in range(2))
-    for number in range(4):
-        whole.update(n_step_batch(number))
-    resumed.load_state_dict(whole.state_dict())
-    for number in range(4, 8):
-        whole.update(n_step_batch(number))
-        resumed.update(n_step_batch(number))
-        assert_equal(resumed.state_dict(), whole.state_dict())
-
-
-@pytest.mark.parametrize("hyper_parameters", [{"exploration_noise": -0.1}, {"lr": -1.0}, {"polyak": 1.5}])
-def test_hyper_parameters_out_of_range_are_refused(hyper_parameters: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"NAF.*{next(iter(hyper_parameters))}"):
-        prl.NAF.create_factory(**hyper_parameters)
 
 
 def test_unsupported_spaces_explorers_and_changes_are_refused() -> None:

@@ -9,7 +9,6 @@ import torch
 import pytorchrl as prl
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, RET, REW, RHS, RHS2, TRUNC2, VAL
 from tests.support.by_hand import layer_of, linear, numeric_gradient, numpy, perturb
-from tests.support.comparison import assert_equal
 from tests.support.toys import RandomEnds
 from tests.support.value_learning import huber
 
@@ -91,17 +90,6 @@ def test_an_update_equals_the_one_computed_by_hand(storage: str, huber_threshold
         np.testing.assert_allclose(found, numeric_gradient(loss, parameter), rtol=1e-3, atol=1e-3)
     assert not any(parameter.requires_grad for parameter in algorithm.q_target.parameters())
     scheme.close()
-
-
-def test_applying_gradients_of_a_copy_equals_an_update() -> None:
-    one, two, scheme = (made() for _ in range(3))
-    _, batch = rollout_of(scheme)
-    gradients, _ = scheme.algorithm.compute_gradients(batch)
-    one.algorithm.apply_gradients(gradients)
-    two.algorithm.update(batch)
-    assert_equal(one.algorithm.state_dict(), two.algorithm.state_dict())
-    for each in (one, two, scheme):
-        each.close()
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])

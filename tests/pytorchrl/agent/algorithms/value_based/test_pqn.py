@@ -93,7 +93,7 @@ def test_every_epoch_has_each_transition_once_and_the_same_returns() -> None:
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
-def test_the_value_of_a_recurrent_network_has_the_state_with_which_the_action_was_chosen(memory: Any) -> None:
+def test_a_recurrent_value_has_the_state_with_which_the_action_was_chosen(memory: Any) -> None:
     scheme = made(memory=memory, num_mini_batch=3)
     algorithm: Any = scheme.algorithm
     stored = collected(scheme)
@@ -105,13 +105,4 @@ def test_the_value_of_a_recurrent_network_has_the_state_with_which_the_action_wa
             obs, done = (torch.from_numpy(stored[key][t]).float() for key in (OBS, DONE))
             features, state = body(obs, state, done)
             np.testing.assert_allclose(stored[VAL][t], head(features).values.max(1, keepdim=True).values, rtol=1e-4)
-    scheme.close()
-
-
-def test_there_is_no_target_network() -> None:
-    scheme = made()
-    assert not scheme.algorithm.training.targets
-    unknown: dict[str, Any] = {"target_update_interval_steps": 10}
-    with pytest.raises(TypeError, match="PQN: unknown hyper-parameter 'target_update_interval_steps'"):
-        prl.PQN.create_factory(**unknown)
     scheme.close()

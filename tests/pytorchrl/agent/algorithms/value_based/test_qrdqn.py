@@ -5,46 +5,27 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
+from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import (
     copies,
-    envs_with,
-    exploring,
     first_adam_step,
     layer_of,
     linear,
+    linear_values,
+    n_step_batch,
     numeric_gradient,
     numpy,
     replayed,
 )
-from tests.support.comparison import assert_equal
-from tests.support.toys import continuous
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 NUM_ACTIONS, NUM_QUANTILES = 3, 5
 
 
-def linear_qrdqn(**hyper_parameters: Any) -> prl.QRDQN:
-    envs = envs_with(spaces.Discrete(NUM_ACTIONS))
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
-    factory = prl.QRDQN.create_factory(**({"num_quantiles": NUM_QUANTILES} | hyper_parameters))
-    algorithm = factory("cpu", actor, envs)
-    algorithm.seed(0)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in (*algorithm.q.parameters(), *algorithm.q_target.parameters()):
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    return algorithm
-
-
-def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
-    """A batch whose rows sum up 1, 2 or 3 rewards, with importance weights that differ."""
-    batch = replayed(ACTIONS, seed)
-    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
-    return batch
+def linear_qrdqn(**hyper_parameters: Any) -> Any:
+    return linear_values(prl.QRDQN, NUM_ACTIONS, **({"num_quantiles": NUM_QUANTILES} | hyper_parameters))
 
 
 def quantiles_of(layer: Any, obs: Any) -> Any:
@@ -92,7 +73,7 @@ class NumpyQRDQN:
 @pytest.mark.parametrize(("kappa", "max_grad_norm"), [(1.0, None), (0.3, None), (1.0, 0.1)])
 def test_an_update_equals_the_one_computed_by_hand(kappa: float, max_grad_norm: float | None, double: bool) -> None:
     algorithm = linear_qrdqn(lr=0.01, kappa=kappa, double=double, max_grad_norm=max_grad_norm, polyak=0.8)
-    batch = n_step_batch()
+    batch = n_step_batch(ACTIONS)
     before = copies(batch)
     by_hand = NumpyQRDQN(algorithm, batch)
     of_the_other = NumpyQRDQN(linear_qrdqn_like(algorithm, double=not double), batch)
@@ -136,25 +117,6 @@ def linear_qrdqn_like(algorithm: prl.QRDQN, **changes: Any) -> prl.QRDQN:
     return other
 
 
-def test_a_hard_target_is_copied_at_the_target_update_interval() -> None:
-    algorithm = linear_qrdqn(polyak=0.0, target_update_interval=3)
-    first = layer_of(algorithm.q_target.head.numbers)[0]
-    for number in range(1, 7):
-        algorithm.update(n_step_batch(number))
-        online, target = layer_of(algorithm.q.head.numbers)[0], layer_of(algorithm.q_target.head.numbers)[0]
-        if number < 3:
-            np.testing.assert_array_equal(target, first)
-        assert np.array_equal(target, online) == (number % 3 == 0)
-
-
-def test_the_greedy_action_has_the_highest_mean_of_quantiles() -> None:
-    algorithm = linear_qrdqn(start_steps=0)
-    obs, done = torch.randn(100, 3), torch.zeros(100, 1)
-    step = algorithm.acting_step(obs, None, done, exploring(algorithm, 100, deterministic=True))
-    means = quantiles_of(layer_of(algorithm.q.head.numbers), numpy(obs)).mean(2)
-    np.testing.assert_array_equal(step.action[:, 0], means.argmax(1))
-
-
 def test_quantiles_learn_the_distribution_of_rewards() -> None:
     algorithm = linear_qrdqn(num_quantiles=4, lr=prl.LinearSchedule(0.2, 0.0), kappa=0.05, max_grad_norm=None)
     random = np.random.default_rng(0)
@@ -169,28 +131,3 @@ def test_quantiles_learn_the_distribution_of_rewards() -> None:
     found = quantiles_of(layer_of(algorithm.q.head.numbers), np.zeros((1, 3)))[0]
     # The midpoints of four equal parts of [0, 8].
     np.testing.assert_allclose(found, np.tile([1.0, 3.0, 5.0, 7.0], (NUM_ACTIONS, 1)), atol=0.3)
-
-
-def test_training_continues_exactly_from_a_saved_state() -> None:
-    whole = linear_qrdqn(polyak=0.0, target_update_interval=3)
-    for number in range(4):
-        whole.update(n_step_batch(number))
-    resumed = linear_qrdqn(polyak=0.0, target_update_interval=3)
-    resumed.load_state_dict(whole.state_dict())
-    for number in range(4, 10):
-        whole.update(n_step_batch(number))
-        resumed.update(n_step_batch(number))
-        assert_equal(resumed.state_dict(), whole.state_dict())
-
-
-@pytest.mark.parametrize("name", ["num_quantiles", "kappa"])
-def test_hyper_parameters_of_the_network_cannot_be_changed(name: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        linear_qrdqn().update_algorithm_parameter(name, 7)
-
-
-def test_continuous_actions_are_refused() -> None:
-    envs = envs_with(continuous())
-    actor = prl.OffPolicyActor.create_factory()("cpu", envs)
-    with pytest.raises(prl.UnsupportedSpaceError, match="QRDQN needs a Discrete action space"):
-        prl.QRDQN.create_factory()("cpu", actor, envs)

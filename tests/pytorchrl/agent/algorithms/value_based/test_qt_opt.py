@@ -107,7 +107,7 @@ def test_the_lagged_network_is_copied_from_the_target_at_intervals() -> None:
         assert not torch.equal(algorithm.q_target.head.layer.weight, algorithm.q.head.layer.weight)
 
 
-def test_the_greedy_action_of_each_environment_is_near_the_best_corner_of_a_linear_function() -> None:
+def test_the_greedy_action_is_near_the_best_corner_of_a_linear_function() -> None:
     algorithm = made(prl.QtOpt, num_iterations=3)
     obs, done = torch.randn(6, 3), torch.zeros(6, 1)
     exploration = exploring(algorithm, 6, deterministic=True)
@@ -120,7 +120,7 @@ def test_the_greedy_action_of_each_environment_is_near_the_best_corner_of_a_line
     assert torch.equal(again.env_action, chosen.env_action)
 
 
-def test_one_of_two_distant_good_actions_is_found_where_a_quadratic_has_its_maximum_elsewhere() -> None:
+def test_one_of_two_distant_good_actions_is_found_where_a_quadratic_fails() -> None:
     # In units of [-1, 1], the reward is 1 at (-1, -1) and (1, 1), and falls with the distance to the nearer one.
     actions = np.random.default_rng(0).uniform(-1, 1, (128, 2)).astype(np.float32)
 

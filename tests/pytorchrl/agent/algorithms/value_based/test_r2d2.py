@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -119,21 +118,3 @@ def test_the_papers_preset_has_the_papers_hyper_parameters() -> None:
     assert storage["sequences"] == prl.Sequences(80, burn_in=40, overlap=40, eta=0.9)
     actor = preset["actor_factory"].hyper_parameters
     assert (actor["memory"], actor["memory_size"], actor["dueling"]) == ("lstm", 512, True)
-
-
-def test_the_small_preset_trains() -> None:
-    scheme = prl.Scheme(
-        **prl.R2D2.small(capacity=2_000, num_envs=2), train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", 2)
-    )
-    while scheme.steps < 1_024:
-        _, due = scheme.collect(1_024)
-        for _ in range(due):
-            for metrics in scheme.update():
-                assert np.isfinite(float(metrics["loss"]))
-    assert scheme.algorithm.updates == 3
-    scheme.close()
-
-
-def test_a_negative_rescaling_is_refused() -> None:
-    with pytest.raises(ValueError, match="R2D2: rescaling must be at least 0, got -1"):
-        prl.R2D2.create_factory(rescaling=-1.0)

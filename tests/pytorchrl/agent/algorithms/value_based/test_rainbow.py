@@ -9,7 +9,6 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.layers.linear_layers import NoisyLinear
-from storages.transition import ACT, OBS
 from tests.support.by_hand import envs_with, exploring
 from tests.support.value_learning import batch_of_windows, linear_learner
 
@@ -45,48 +44,6 @@ def test_it_explores_with_noise_and_is_evaluated_without_noise() -> None:
     assert len({tuple(action.ravel().tolist()) for action in collected}) > 10
     assert torch.equal(evaluated[0], evaluated[1])
     assert torch.equal(evaluated[0], evaluated[2])
-
-
-def test_the_online_and_the_target_network_draw_noise_once_per_pass_for_the_whole_batch() -> None:
-    algorithm, batch = noisy(), batch_of_windows()
-    for name in (OBS, "NextObservation"):
-        # All rows are equal, so that values of rows could differ because of noise only.
-        batch[name] = batch[name][:1].expand(len(batch[ACT]), -1).clone()
-    drawn: list[tuple[NoisyLinear, torch.Tensor]] = []
-
-    def recorded(layer: NoisyLinear) -> None:
-        draw = layer._noise
-
-        def noise() -> torch.Tensor:
-            drawn.append((layer, draw()))
-            return drawn[-1][1]
-
-        layer._noise = noise  # type: ignore[method-assign]
-
-    online, target = (
-        [module for module in network.modules() if isinstance(module, NoisyLinear)]
-        for network in (algorithm.q, algorithm.q_target)
-    )
-    for layer in (*online, *target):
-        recorded(layer)
-    algorithm.losses(algorithm.read(batch))
-    # The online network evaluates present and next observations, the target network next observations.
-    times = [sum(layer is each for each, _ in drawn) for layer in (*online, *target)]
-    assert times == [2] * len(online) + [1] * len(target)
-    assert len({tuple(noise.tolist()) for _, noise in drawn}) == len(drawn), "every pass draws new noise"
-    values = algorithm.q(algorithm.actor.view(batch[OBS])).values
-    torch.testing.assert_close(values, values[:1].expand_as(values))
-
-
-def test_a_target_network_copies_the_scales_of_the_noise_too() -> None:
-    algorithm = noisy(target_update_interval=2, lr=0.1)
-    before = algorithm.q_target.head.numbers.value.weight_sigma.clone()
-    algorithm.update(batch_of_windows())
-    assert torch.equal(algorithm.q_target.head.numbers.value.weight_sigma, before)
-    algorithm.update(batch_of_windows())
-    after = algorithm.q_target.head.numbers.value.weight_sigma
-    assert torch.equal(after, algorithm.q.head.numbers.value.weight_sigma)
-    assert not torch.equal(after, before)
 
 
 def test_a_network_without_noise_is_refused_unless_another_explorer_is_given() -> None:
@@ -150,17 +107,4 @@ def test_epsilon_of_the_small_preset_falls_during_the_first_third_of_a_run() -> 
         scheme.set_progress(steps, 6_000)
         shares.append(scheme.algorithm.current(explorer.epsilon))
     assert shares == pytest.approx([1.0, 0.505, 0.01, 0.01])
-    scheme.close()
-
-
-@pytest.mark.parametrize("preset", [prl.Rainbow.small(capacity=200), prl.Rainbow.small(200, num_envs=2)])
-def test_the_small_preset_trains(preset: Any) -> None:
-    num_envs = 200 // preset["storage_factory"].hyper_parameters["size"]
-    scheme = prl.Scheme(**preset, train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs))
-    while scheme.steps < 1_012:
-        _, due = scheme.collect(1_012)
-        for _ in range(due):
-            for metrics in scheme.update():
-                assert np.isfinite(float(metrics["loss"]))
-    assert scheme.algorithm.updates == 6
     scheme.close()

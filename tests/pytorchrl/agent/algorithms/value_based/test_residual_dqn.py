@@ -46,9 +46,3 @@ def test_hyper_parameters_of_a_target_network_are_refused(name: str) -> None:
     given: dict[str, Any] = {name: 1}
     with pytest.raises(TypeError, match=f"ResidualDQN: unknown hyper-parameter '{name}'"):
         prl.ResidualDQN.create_factory(**given)
-
-
-@pytest.mark.parametrize("grad_scale", [-0.1, 1.5])
-def test_a_grad_scale_out_of_range_is_refused(grad_scale: float) -> None:
-    with pytest.raises(ValueError, match="ResidualDQN: grad_scale must lie in"):
-        prl.ResidualDQN.create_factory(grad_scale=grad_scale)

@@ -10,7 +10,6 @@ import pytorchrl as prl
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import ACT, ACT2, DISCOUNT, DONE2, REW, TAKEN2, TRUNC2
 from tests.support.by_hand import exploring
-from tests.support.comparison import assert_equal
 from tests.support.slow_learner import SEQUENCES, batch_of, off_policy_scheme
 from tests.support.value_learning import NUM_ACTIONS, ByHand, batch_of_windows, check_scalar_update, linear_learner
 
@@ -89,26 +88,6 @@ def test_the_explorer_of_next_actions_follows_its_schedule_and_can_be_replaced()
     assert shares[2] == 1
     algorithm.update_algorithm_parameter("explorer", prl.Boltzmann(1e6))
     assert abs(share_of_greedy() - 1 / 3) < 0.1
-
-
-def test_a_loaded_algorithm_chooses_the_next_actions_of_the_saved_one() -> None:
-    one, other = (linear_learner(prl.SARSA, epsilon=0.5, next_action="policy") for _ in range(2))
-    one.update(batch_with_next_actions(1))
-    other.load_state_dict(one.state_dict())
-    for seed in range(3):
-        for algorithm in (one, other):
-            algorithm.update(batch_with_next_actions(seed))
-    assert_equal(one.state_dict(), other.state_dict())
-
-
-def test_the_seed_determines_the_next_actions_chosen() -> None:
-    algorithms = [linear_learner(prl.SARSA, epsilon=0.5) for _ in range(3)]
-    for algorithm, seed in zip(algorithms, (1, 1, 2), strict=True):
-        algorithm.seed(seed)
-    rows = Rows(batch_with_next_actions(size=60), algorithms[0].codec)
-    one, same, other = (algorithm.chosen_next(rows, algorithms[0].q_target(rows.next)) for algorithm in algorithms)
-    assert torch.equal(one, same)
-    assert not torch.equal(one, other)
 
 
 @pytest.mark.parametrize(
