@@ -1,4 +1,4 @@
-"""Eleven common tasks, run exactly as `docs/journeys.md` shows them."""
+"""Eleven common tasks, and the guide from logs to a policy, run exactly as their pages show them."""
 
 import os
 import re
@@ -19,6 +19,7 @@ from tests.support.repositories import git
 pytestmark = pytest.mark.long
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "journeys.md"
+GUIDE = PAGE.parent / "guides" / "logs-to-policy.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -99,7 +100,7 @@ def test_a_custom_callback_logs_a_metric(tmp_path: Path) -> None:
     assert longest[-1] >= 8
 
 
-def test_an_interrupted_run_in_a_custom_environment_is_resumed_by_the_printed_command(tmp_path: Path) -> None:
+def test_an_interrupted_run_in_an_own_environment_is_resumed_by_the_printed_command(tmp_path: Path) -> None:
     module, train, resume = section("Resume with an environment of your own")
     (tmp_path / "corridor.py").write_text(module, encoding="utf-8")
     stopped = train.replace("--steps 300", "--steps 1_000_000").strip()
@@ -193,3 +194,20 @@ def test_the_transition_with_the_largest_error_is_recorded_as_a_gif(trained: tup
     assert (folder / "surprising.gif").read_bytes().startswith(b"GIF8")
     assert "priority" in output
     assert content(folder / "runs") == before
+
+
+def test_the_commands_of_the_guide_turn_a_folder_of_logs_into_a_policy(tmp_path: Path) -> None:
+    blocks = BLOCK.findall(GUIDE.read_text(encoding="utf-8"))
+    output = [run_script(code, tmp_path) if kind == "python" else typed(code, tmp_path) for kind, code in blocks]
+    assert "episodes=12, steps=2400" in output[1]
+    assert "12 episodes" in (tmp_path / "logged.html").read_text(encoding="utf-8")
+    records = prl.read_metrics(tmp_path / "runs" / "logged" / "seed-1" / "metrics.jsonl")
+    differences = [one["offline/action_difference"] for one in records if "offline/action_difference" in one]
+    assert len(differences) == 4
+    assert differences[-1] < 2 / 3, "two uniform actions differ by two thirds on average"
+    assert any("test/normalized_score" in one for one in records)
+    assert "Normalised score" in output[4]
+    assert (tmp_path / "policy.pt2").is_file()
+    assert re.search(r"return -\d", output[5])
+    assert "From runs/logged/seed-1" in output[6]
+    assert prl.read_metrics(tmp_path / "runs" / "logged-online" / "seed-1" / "metrics.jsonl")[-1]["steps"] == 300

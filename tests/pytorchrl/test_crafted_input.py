@@ -12,8 +12,8 @@ from pytorchrl import CheckpointError
 from pytorchrl.logging.metrics_file import MetricsError
 from pytorchrl.scheme.compatibility import CompositionError
 from storages.persistent import PersistenceError, repair
-from tests.support.crafted import CASES, made
-from tests.support.crafted.case import OPENED, Base
+from tests.pytorchrl.crafted import CASES, made
+from tests.pytorchrl.crafted.case import OPENED, Base
 
 _MOST_BYTES = 200 << 20
 _OURS = (PersistenceError, CheckpointError, CompositionError, MetricsError)
@@ -83,7 +83,7 @@ def test_crafted_input_takes_little_memory(base: Base, tmp_path: Path) -> None:
     (tmp_path / "paths.json").write_text(json.dumps(paths))
     outside = base.outside()
     finished = subprocess.run(
-        [sys.executable, "-m", "tests.support.crafted", str(tmp_path / "paths.json")],
+        [sys.executable, "-m", "tests.pytorchrl.crafted", str(tmp_path / "paths.json")],
         capture_output=True,
         text=True,
         check=True,

@@ -71,7 +71,7 @@ def change(storage: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [in_memory, on_disk, pytest.param(episodes_on_disk, marks=pytest.mark.long)])
-def test_a_storage_draws_on_under_its_changed_hyper_parameters_when_its_state_is_loaded(
+def test_a_loaded_state_draws_on_under_its_changed_hyper_parameters(
     make: Callable[[Path], Storage], tmp_path: Path
 ) -> None:
     storage, stream = filled(make, tmp_path)
@@ -211,7 +211,7 @@ def test_shards_restore_their_changed_hyper_parameters() -> None:
     assert other.changed_parameters == {"alpha": 0.2}
 
 
-def test_a_shard_that_replaces_another_has_the_changed_hyper_parameters_and_discount_factor() -> None:
+def test_a_replacement_of_a_shard_has_the_changed_hyper_parameters_and_discount() -> None:
     class Algorithm:
         gamma = ALGORITHM.gamma
 

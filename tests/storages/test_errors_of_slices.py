@@ -129,7 +129,7 @@ def test_errors_must_be_one_finite_number_for_each_transition(errors: Any, messa
     assert not len(storage)
 
 
-def test_the_errors_of_a_slice_are_not_stored_as_a_field_and_ignored_by_storages_of_episodes(tmp_path: Path) -> None:
+def test_errors_of_a_slice_are_no_stored_field_and_ignored_by_storages_of_episodes(tmp_path: Path) -> None:
     data = with_errors(np.random.default_rng(0), 6)
     plain = maker(ReplayBuffer.create_factory(size=9))()
     rollout = GAEBuffer.create_factory(size=6)("cpu", SummingActor(), ALGORITHM, None)

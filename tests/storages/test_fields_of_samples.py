@@ -114,15 +114,6 @@ def test_fields_that_are_not_named_arrays_are_refused_with_a_remedy(cls: Any, fi
     assert not storage.ring.layout
 
 
-def test_a_masked_array_is_refused_after_the_first_sample_too() -> None:
-    storage = made()
-    storage.insert_transition(step(1, 2, 1))
-    masked = step(2, 3, 1) | {OBS: np.ma.array(np.full((1, 1), 2, np.float32), mask=[[True]])}
-    with pytest.raises(SampleError, match="Observation is a masked array"):
-        storage.insert_transition(masked)
-    assert len(storage) == 1
-
-
 @pytest.mark.parametrize("frames", [1, {"x": 1}, {"x": 0}])
 def test_observations_with_stacks_of_one_or_zero_frames_can_be_saved_and_loaded(frames: Any) -> None:
     envs = environments("frames", 1)

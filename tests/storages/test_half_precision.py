@@ -21,9 +21,9 @@ from storages import (
     VanillaOnPolicyBuffer,
     VTraceBuffer,
 )
-from storages.transition import ACT, ADV, ERRORS, IREW, LOGP, OBS, OBS2, RET, REW, VAL
+from storages.transition import ACT, ADV, IREW, LOGP, OBS, OBS2, RET, REW, VAL
 from tests.support.comparison import assert_equal
-from tests.support.model import ALGORITHM, Sample, Stream, equal, map_leaves, replay_buffer
+from tests.support.model import ALGORITHM, Sample, Stream, equal, map_leaves, replay_buffer, unchanged
 
 HALVES: dict[str, Callable[[Any], Any]] = {
     "float16 array": lambda array: array.astype(np.float16),
@@ -38,17 +38,13 @@ def single(value: Any) -> Any:
     return value.astype(np.float32) if isinstance(value, np.ndarray) else value.float().numpy()
 
 
-def keep_achieved(*fields: Any) -> Any:
-    return fields[:5]
-
-
 REPLAY: dict[str, Any] = {
     "one step": ReplayBuffer.create_factory(size=12),
     "three steps": NStepReplayBuffer.create_factory(size=12, n_step=3),
     "sequences": NStepReplayBuffer.create_factory(size=12, n_step=2, sequences=Sequences(3, burn_in=1)),
     "episodes": ReplayBuffer.create_factory(size=12, sequences=Episodes(whole=False)),
     "packed episodes": ReplayBuffer.create_factory(size=12, sequences=Episodes(whole=False, packed=True)),
-    "hindsight": HERBuffer.create_factory(size=12, n_step=2, her_function=keep_achieved, her_ratio=0.5),
+    "hindsight": HERBuffer.create_factory(size=12, n_step=2, her_function=unchanged, her_ratio=0.5),
     "priorities": PERBuffer.create_factory(size=12, n_step=2, alpha=0.5),
 }
 
@@ -109,41 +105,6 @@ def test_half_precision_values_give_the_same_advantages_as_single_precision(
     ours, theirs = halves.get_all_buffer_data(), singles.get_all_buffer_data()
     assert {ours[key].dtype for key in (REW, VAL, LOGP, RET, ADV)} == {torch.float32}
     assert_equal(ours, theirs)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer, VTraceBuffer])
-def test_an_actor_may_return_half_precision_values(cls: Any, dtype: torch.dtype) -> None:
-    made = [
-        cls.create_factory(size=15)("cpu", Actor(precision), ALGORITHM, None) for precision in (dtype, torch.float32)
-    ]
-    for storage in made:
-        stream = Stream(2, "vector", True, np.random.default_rng(5))
-        for _ in range(15):
-            sample = stream.step()
-            sample |= {VAL: np.zeros((2, 1), np.float32), LOGP: np.zeros((2, 1), np.float32)}
-            storage.insert_transition(sample)
-        storage.before_gradients()
-    ours, theirs = (storage.get_all_buffer_data() for storage in made)
-    for key in (RET, ADV):
-        torch.testing.assert_close(ours[key], theirs[key], rtol=0.02, atol=0.1)
-
-
-@pytest.mark.parametrize("half", [lambda errors: errors.half(), lambda errors: errors.bfloat16()])
-@pytest.mark.parametrize("sequences", [None, Sequences(2), Episodes(whole=False, packed=True)])
-def test_half_precision_errors_set_the_same_priorities_as_single_precision(
-    sequences: Any, half: Callable[[Any], Any]
-) -> None:
-    def make() -> Any:
-        storage = PERBuffer.create_factory(size=12, alpha=0.5, sequences=sequences)("cpu", None, ALGORITHM, None)
-        storage.seed(3)
-        return storage
-
-    made = two_alike(make, HALVES["float16 array"], (REW,), 30)
-    for storage, precise in zip(made, (half, lambda errors: half(errors).float()), strict=True):
-        for batch in storage.generate_batches(3, 4):
-            storage.after_gradients(batch, {ERRORS: precise(batch[REW].abs() / 3)})
-    assert_equal(made[0].state_dict(), made[1].state_dict())
 
 
 def test_half_precision_rewards_are_accepted_after_single_precision_and_in_slices() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import storages
 from storages import Episodes, SampleError, Sequences, Storage
-from storages.transition import DONE, DONE2, OBS2, REW, SKIPPED, TRUNC2, VAL
+from storages.transition import DONE, OBS2, REW, SKIPPED, VAL
 from tests.support.model import (
     ALGORITHM,
     KINDS,
@@ -24,6 +24,7 @@ from tests.support.model import (
     equal,
     map_leaves,
     through_a_file,
+    unchanged,
 )
 from tests.support.profiles import examples
 from tests.support.rollouts import SummingActor
@@ -33,7 +34,7 @@ WAYS: dict[str, Any] = {
     "uniform": storages.ReplayBuffer.create_factory,
     "priority": lambda **given: storages.PERBuffer.create_factory(n_step=3, **PRIORITIES, **given),
     "hindsight": lambda **given: storages.HERBuffer.create_factory(
-        her_function=lambda obs, rhs, obs2, rhs2, rew, first, last: (obs, rhs, obs2, rhs2, rew),
+        her_function=unchanged,
         n_step=2,
         prefetch=2,
         **PRIORITIES,
@@ -171,17 +172,6 @@ def test_a_step_is_stored_once_every_environment_has_delivered_its_transition(tm
     storage.close()
 
 
-def test_end_episode_truncates_the_newest_transition_of_each_environment() -> None:
-    storage, stream = made("uniform", 2), Stream(2, "vector", False, np.random.default_rng(0))
-    samples = [stream.step() | {key: np.zeros((2, 1), np.bool_) for key in (DONE2, TRUNC2)} for _ in range(3)]
-    storage.insert_transition(samples[0])
-    storage.insert_transition(select_envs(samples[1], [1]), [1])
-    storage.end_episode()
-    storage.insert_transition(select_envs(samples[1], [0]), [0])
-    truncated = storage.get_all_buffer_data()[TRUNC2][..., 0].tolist()
-    assert truncated == [[1, 0], [0, 1]]
-
-
 def test_rollouts_accept_transitions_of_some_environments() -> None:
     factory = storages.GAEBuffer.create_factory(size=4)
     rollout = factory("cpu", SummingActor(), SimpleNamespace(gamma=0.9), SimpleNamespace(num_envs=2))
@@ -200,7 +190,7 @@ def test_rollouts_accept_transitions_of_some_environments() -> None:
     )
 
 
-def test_invalid_partial_insertions_raise_errors_that_name_the_cause_and_store_no_data() -> None:
+def test_invalid_partial_insertions_are_refused_by_their_cause_and_store_no_data() -> None:
     storage, stream = made("uniform", 3, size=2), Stream(3, "vector", False, np.random.default_rng(0))
     sample = stream.step()
     with pytest.raises(IndexError, match=r"envs must lie in \[0, 3\), got 3"):

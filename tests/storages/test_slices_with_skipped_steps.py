@@ -82,7 +82,7 @@ def errors_of(storage: Any) -> list[float]:
 @pytest.mark.parametrize("on_disk", [False, True])
 @given(seed=st.integers(0, 1000), length=st.integers(1, 25))
 @settings(max_examples=examples(20), deadline=None)
-def test_transitions_have_the_errors_that_came_with_them_after_skipped_steps_and_restarts(
+def test_transitions_have_the_errors_given_with_them_after_skips_and_restarts(
     on_disk: bool, seed: int, length: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     given = {"directory": tmp_path_factory.mktemp("replay")} if on_disk else {}
@@ -141,7 +141,7 @@ def test_steps_before_one_that_is_refused_keep_their_errors() -> None:
     np.testing.assert_allclose(errors_of(storage), np.abs(data[ERRORS][:4]).ravel(), rtol=1e-6)
 
 
-def test_a_transition_that_waited_keeps_its_error_when_a_single_insertion_completes_its_step() -> None:
+def test_a_transition_that_waited_keeps_its_error_when_its_step_is_completed() -> None:
     data = complete_steps(np.random.default_rng(0), 1)
     errors, storage = data.pop(ERRORS), prioritised()
     skipped = np.array([[[False], [False], [True]]])

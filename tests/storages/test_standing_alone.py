@@ -43,8 +43,6 @@ rollout.before_gradients()
 print(len(next(iter(rollout.generate_batches(1)))["Advantage"]))
 """
 ROOT = Path(storages.__file__).parent
-HERE = Path(__file__).parent
-SUPPORT = HERE.parent / "support"
 
 
 def imported_by(file: Path) -> Iterator[str]:
@@ -78,24 +76,6 @@ def test_every_file_of_storages_imports_only_allowed_packages(file: Path) -> Non
         allowed |= {"h5py", "pyarrow", "PIL"}
     assert set(imported_by(file)) <= allowed
     assert "import_module" not in file.read_text()
-
-
-def helpers_of(file: Path) -> Iterator[Path]:
-    """The files of `tests.support` that a file imports."""
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("tests.support"):
-            names = (node.module or "").split(".")[2:] or [alias.name for alias in node.names]
-            yield from (SUPPORT / f"{name}.py" for name in names)
-
-
-@pytest.mark.long
-def test_the_tests_of_storages_do_not_import_pytorchrl() -> None:
-    files = set(HERE.rglob("*.py"))
-    while helpers := {helper for file in files for helper in helpers_of(file)} - files:
-        files |= helpers
-    assert SUPPORT / "model.py" in files
-    for file in files:
-        assert "pytorchrl" not in set(imported_by(file)), file
 
 
 @pytest.mark.long

@@ -14,15 +14,11 @@ from storages.persistent.log import records as blocks
 from storages.persistent.replay import write_ahead_log
 from storages.sequence_settings import Episodes
 from storages.transition import ERRORS, MASK, REW
-from tests.support.model import ALGORITHM, Stream, contents, environments, equal
+from tests.support.model import ALGORITHM, Stream, contents, environments, equal, unchanged
 
 SIZE = 12
 PRIORITIES = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": "largest"}
 RECENCY = {"eta": 0.99, "cmin": 6, "adapt_eta": True}
-
-
-def unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
-    return obs, rhs, obs2, rhs2, rew
 
 
 def noisy(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

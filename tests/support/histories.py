@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,12 +17,13 @@ from unittest import mock
 import numpy as np
 import torch
 
+from storages.episode import Episode
 from storages.persistent import PersistenceError
 from storages.persistent.episodes import episode_log, segment_store
 from storages.persistent.replay import write_ahead_log
-from storages.transition import ERRORS, INDICES
+from storages.transition import ACT, DONE, DONE2, ERRORS, INDICES, OBS, OBS2, REW, TRUNC2
 from tests.support.directories import made
-from tests.support.episodic import EpisodesModel, buffer
+from tests.support.episodic import EpisodesModel, Transition, buffer
 from tests.support.model import Stream, contents, environments, map_leaves
 
 NUM_ENVS, SIZE, COMMIT_EVERY = 2, 12, 6
@@ -319,3 +321,45 @@ def errors_in(storage: Any) -> dict[int, float]:
         return {}
     start = storage.ring.start
     return dict(enumerate(storage.priorities.errors_of(start, storage.ring.end).tolist(), start))
+
+
+_LONGEST = 6
+
+
+class AddedHistory(EpisodicHistory):
+    """History of a buffer of whole episodes; each insertion adds one episode."""
+
+    def __init__(self, kind: str, checkpoints: bool = False, durable: bool = False, **given: Any) -> None:
+        super().__init__(kind, checkpoints, durable, **given)
+        everything = EpisodesModel(10_000, _LONGEST)
+        stream = Stream(1, kind, False, np.random.default_rng(1))
+        while len(everything.finished) < len(self.samples):
+            everything.insert({key: np.array(value) for key, value in stream.step().items()})
+        self._episodes = everything.finished[: len(self.samples)]
+        for episode in self._episodes:
+            for place, (sample, _) in enumerate(episode):
+                sample[DONE][...] = place == 0
+
+    def insert(self, storage: Any, number: int) -> None:
+        storage.add_episode(_whole(self._episodes[number]))
+
+    def steps_in(self, storage: Any) -> int:
+        ends = [0, *accumulate(map(len, self._episodes))]
+        return ends.index(storage._directory.live_range.next)
+
+    def model(self, steps: int) -> EpisodesModel:
+        model = EpisodesModel(self._given["size"], finished=list(self._episodes[:steps]))
+        while sum(map(len, model.finished)) > model.size:
+            model.finished.pop(0)
+        return model
+
+
+def _whole(transitions: list[Transition]) -> Episode:
+    samples = [sample for sample, _ in transitions]
+    last = samples[-1]
+    return Episode(
+        np.concatenate([sample[OBS] for sample in samples] + [last[OBS2]]),
+        {key: np.concatenate([sample[key] for sample in samples]) for key in (ACT, REW)},
+        terminated=bool(last[DONE2][0, 0]),
+        truncated=bool(last[TRUNC2][0, 0]),
+    )

@@ -17,7 +17,6 @@ from storages.datasets import Dataset, fill
 from storages.transition import DISCOUNT, OBS, OBS2, REW
 from tests.support.written_arrays import csv, hdf5, lerobot, minari, npz, parquet, renamed
 
-STARTS = (0, 100)
 PAID = np.array([1, 1, 1, 50, 50, 50], np.float32)
 SEEN = np.array([0, 1, 2, 100, 101, 102], np.float32)
 ALL_SEEN = np.array([0, 1, 2, 3, 100, 101, 102, 103], np.float32)

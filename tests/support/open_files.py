@@ -12,8 +12,8 @@ def files_left(number: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Files are numbered by the lowest free numbers, and the limit is one of numbers.
     opened = {int(file.name) for file in Path("/proc/self/fd").iterdir()}
-    free = [file for file in range(soft) if file not in opened][:number]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free[-1] + 1, hard))
+    free = [file for file in range(soft) if file not in opened]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[number], hard))
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ from pytorchrl.commands.composition.options import unknown_option
 from pytorchrl.commands.composition.parts import actor_for, storage_for
 from storages.component.declared import hyper_parameters_of
 from storages.component.other_names import unknown_hyper_parameter
-from tests.support.names_of_libraries import LIBRARIES, answers
+from tests.pytorchrl.agent.names_of_libraries import LIBRARIES, answers
 
 
 def answer_of(cls: type[Any], name: str) -> str:

@@ -95,17 +95,6 @@ def test_updates_of_a_hyper_parameter_are_validated() -> None:
     assert learner.used == [(0, 1)]
 
 
-def test_what_any_base_class_fixes_is_fixed() -> None:
-    class Sized(Changeable):
-        unchangeable = frozenset({"quantiles"})
-
-    class Both(Sized, Learner):
-        pass
-
-    assert {"quantiles", "size"} <= Both.unchangeable
-    assert Learner.unchangeable == {"size"}
-
-
 def test_only_what_differs_from_the_values_as_made_is_changed() -> None:
     learner = made(lr=0.5)
     assert (learner.changed_parameters, learner.state_dict()) == ({}, {"changed": {}})
@@ -140,12 +129,6 @@ def test_changes_survive_as_plain_data(changes: dict[str, Any]) -> None:
     assert [type(getattr(other, name)) for name in changes] == [type(value) for value in changes.values()]
 
 
-def test_values_that_are_valid_only_together_are_restored_in_any_order() -> None:
-    learner = made()
-    learner.load_state_dict({"changed": {"low": 4.0, "high": 5.0}})
-    assert (learner.low, learner.high, learner.used) == (4, 5, [(4, 5)])
-
-
 def test_a_state_restores_the_values_as_made_of_what_it_does_not_name() -> None:
     learner = made(lr=0.5)
     learner.update("lr", 0.25)
@@ -155,14 +138,6 @@ def test_a_state_restores_the_values_as_made_of_what_it_does_not_name() -> None:
     assert learner.changed_parameters == {"quantiles": 2}
     learner.load_state_dict({"of an earlier version": True})
     assert learner.changed_parameters == {"quantiles": 2}
-
-
-def test_nothing_is_passed_on_where_nothing_differs() -> None:
-    learner = made()
-    learner.update("low", 0.5)
-    learner.take_changes({"low": 0.5})
-    learner.take_changes({"low": 0.5, "high": 1.0})
-    assert learner.used == [(0.5, 1)]
 
 
 INVALID: list[tuple[Any, str]] = [

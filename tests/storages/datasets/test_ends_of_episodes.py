@@ -67,7 +67,7 @@ def test_rounding_of_observations_or_next_observations_cuts_no_episode(
     assert lengths(path) == [(10, False, True)] * 4
 
 
-def test_lossy_next_observations_cut_no_episode_of_a_file_with_flags_and_are_refused_in_one_without(
+def test_lossy_next_observations_cut_no_episode_and_are_refused_without_flags(
     tmp_path: Path,
 ) -> None:
     noisy = following() + np.random.default_rng(1).normal(size=(COUNT, 3)) * 0.02
@@ -262,3 +262,9 @@ def test_an_answer_that_a_format_does_not_ask_for_is_refused(tmp_path: Path) -> 
     for name in ("ours.npz", "minari"):
         with pytest.raises(DatasetError, match=r"to which timeouts= does not apply; leave it out"):
             open_dataset(tmp_path / name, timeouts="none")
+
+
+def test_a_table_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "some.csv").write_text("obs,action,reward,reward\n1.5,0,1,0\n")
+    with pytest.raises(DatasetError, match=r"some\.csv has several columns of one name: obs, action, reward, reward"):
+        open_dataset(tmp_path / "some.csv")

@@ -95,16 +95,6 @@ def test_episodes_are_divided_if_there_are_fewer_episodes_than_environments() ->
     assert storage.get_all_buffer_data()[DONE][0].flatten().tolist() == [1, 1, 1]
 
 
-def test_a_divided_episode_bootstraps_where_it_is_divided() -> None:
-    storage = replay_buffer(100)
-    fill(storage, [episode(8)], num_envs=2)
-    pieces = list(episodes_of(storage))
-    assert [(len(piece), piece.terminated, piece.truncated) for piece in pieces] == [
-        (4, False, False),
-        (4, True, False),
-    ]
-
-
 def test_later_episodes_do_not_continue_unfinished_ones() -> None:
     storage = replay_buffer(100)
     one, two = episode(3, seed=1, terminated=False), episode(2, seed=2, terminated=False)

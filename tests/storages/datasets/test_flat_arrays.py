@@ -8,7 +8,7 @@ import pytest
 
 from storages import DatasetError, Episode
 from storages.datasets import FlatNames, fill, open_dataset
-from storages.transition import ACT, REW
+from storages.transition import ACT
 
 h5py = pytest.importorskip("h5py")
 
@@ -40,43 +40,6 @@ def seen(one: Episode) -> list[float]:
     assert isinstance(one.observations, np.ndarray)
     observations: list[float] = one.observations[:, 0].tolist()
     return observations
-
-
-@pytest.mark.parametrize("write", [d4rl, npz])
-def test_with_next_observations_every_step_is_read(write: Any, tmp_path: Path) -> None:
-    following = steps()["observations"] + np.array([1, 10], np.float32)
-    arrays = steps(terminals=TERMINALS, timeouts=TIMEOUTS, next_observations=following)
-    dataset = open_dataset(write(tmp_path, arrays))
-    episodes = list(dataset)
-    assert [seen(one) for one in episodes] == [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8]]
-    assert [(one.terminated, one.truncated) for one in episodes] == [(True, False), (False, True), (False, False)]
-    assert (len(dataset), dataset.steps) == (3, 8)
-    assert episodes[1].fields[ACT].tolist() == [[-3, -30], [-4, -40], [-5, -50]]
-    assert episodes[1].fields[REW].tolist() == [[1.5], [2.0], [2.5]]
-    assert episodes[0].facts == {"number": 0}
-
-
-def test_an_episode_ends_where_its_next_observation_does_not_match(tmp_path: Path) -> None:
-    following = steps()["observations"] + np.array([1, 10], np.float32)
-    following[4] = 99
-    arrays = steps(terminals=TERMINALS, next_observations=following)
-    episodes = list(open_dataset(d4rl(tmp_path, arrays)))
-    assert [seen(one) for one in episodes] == [[0, 1, 2, 3], [3, 4, 99], [5, 6, 7, 8]]
-    assert [(one.terminated, one.truncated) for one in episodes] == [(True, False), (False, False), (False, False)]
-
-
-@pytest.mark.parametrize("write", [d4rl, npz])
-def test_without_next_observations_the_last_step_of_unterminated_episodes_is_left_out(
-    write: Any, tmp_path: Path
-) -> None:
-    dataset = open_dataset(write(tmp_path, steps(terminals=TERMINALS, timeouts=TIMEOUTS)))
-    episodes = list(dataset)
-    # The observation after a terminal step does not matter: the last one replaces it, and a fact records this.
-    assert [seen(one) for one in episodes] == [[0, 1, 2, 2], [3, 4, 5], [6, 7]]
-    assert [(one.terminated, one.truncated) for one in episodes] == [(True, False), (False, True), (False, False)]
-    assert episodes[0].facts == {"number": 0, "last_observation": "not recorded"}
-    assert episodes[1].facts == {"number": 1}
-    assert (len(dataset), dataset.steps) == (3, 6)
 
 
 @pytest.mark.parametrize(
@@ -158,11 +121,3 @@ def test_pickled_objects_and_text_are_never_read(tmp_path: Path, monkeypatch: py
     with pytest.raises(DatasetError, match=r"some\.npz: actions is <U4; only numbers are read"):
         list(open_dataset(path))
     assert not Path("ran").exists()
-
-
-@pytest.mark.parametrize("suffix", [".npz", ".hdf5"])
-def test_a_file_of_another_format_is_refused_by_name(suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"some{suffix}"
-    path.write_bytes(b"nothing of the kind")
-    with pytest.raises(DatasetError, match=rf"some\{suffix} cannot be read as"):
-        open_dataset(path)

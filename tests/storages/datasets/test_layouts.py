@@ -23,9 +23,7 @@ def test_a_layout_is_read_with_its_episodes_ends_and_n_step_returns(name: str, t
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_layout_whose_flags_have_other_names_is_refused_with_the_arguments_that_answer(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_layout_with_other_names_of_flags_is_refused_with_the_arguments_it_needs(name: str, tmp_path: Path) -> None:
     layout = LAYOUTS[name]
     path = layout.made(tmp_path, other_names=True)
     with pytest.raises(AmbiguousDataError) as refused:

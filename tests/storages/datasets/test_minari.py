@@ -175,10 +175,15 @@ def assert_equal(one: Any, other: Any) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.quick_share(0.4, long=0.7)
-@pytest.mark.parametrize("format_", FORMATS)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("continuous", [True, False])
+@pytest.mark.quick_share(0.5)
+@pytest.mark.parametrize(
+    ("format_", "kind", "continuous"),
+    [
+        (format_, kind, (row + column) % 2 == 0)
+        for row, format_ in enumerate(FORMATS)
+        for column, kind in enumerate(KINDS)
+    ],
+)
 def test_written_episodes_are_read_unchanged(format_: str, kind: str, continuous: bool, tmp_path: Path) -> None:
     episodes = some(kind, continuous=continuous, further=True)
     path = tmp_path / ("written.npz" if format_ == "npz" else "written")
@@ -215,63 +220,6 @@ def test_images_that_minari_stored_as_jpeg_are_read(layout: str, tmp_path: Path)
         assert abs(read.observations[0].astype(int) - gradient).max() < 8
 
 
-def test_text_spaces_and_nested_action_spaces_are_refused(tmp_path: Path) -> None:
-    path = written_by_minari(
-        tmp_path / "texts", "hdf5", spaces.Text(5), spaces.Discrete(4), buffers([episode(2, "vector")], spaces.Text(5))
-    )
-    with pytest.raises(DatasetError, match=r"metadata\.json has a space of type 'Text', which is not numeric"):
-        list(open_dataset(path))
-    actions = spaces.Dict({"a": spaces.Discrete(4)})
-    metadata = path / "data" / "metadata.json"
-    saved = json.loads(metadata.read_text())
-    saved["observation_space"] = minari.serialization.serialize_space(BOX)
-    metadata.write_text(json.dumps(saved | {"action_space": minari.serialization.serialize_space(actions)}))
-    with pytest.raises(DatasetError, match="the action space must be a single array, not a Dict or Tuple of"):
-        list(open_dataset(path))
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_values_that_do_not_match_the_space_are_refused_when_read(layout: str, tmp_path: Path) -> None:
-    made = buffers([episode(2)], BOX)
-    made[0] = minari.data_collector.EpisodeBuffer(
-        **{**vars(made[0]), "observations": ["a", "b", "c"] if layout == "hdf5" else made[0].observations}
-    )
-    path = written_by_minari(tmp_path / "odd", layout, BOX, spaces.Discrete(4), made)
-    if layout != "hdf5":
-        metadata = path / "data" / "metadata.json"
-        saved = json.loads(metadata.read_text())
-        wide = spaces.Box(-1, 1, (4,), np.float32)
-        metadata.write_text(json.dumps(saved | {"observation_space": minari.serialization.serialize_space(wide)}))
-    message = "only numbers are read" if layout == "hdf5" else "the space says shape"
-    with pytest.raises(DatasetError, match=f"{path}.*{message}"):
-        list(open_dataset(path))
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_missing_or_invalid_metadata_is_named(layout: str, tmp_path: Path) -> None:
-    path = tmp_path / "written"
-    write_dataset(path, some(), format=f"minari-{layout}")
-    metadata = path / "data" / "metadata.json"
-    saved = json.loads(metadata.read_text())
-    metadata.write_text(json.dumps(saved | {"total_episodes": 5}))
-    with pytest.raises(DatasetError, match="the metadata claim 5 episodes, but there are 4"):
-        list(open_dataset(path))
-    other = {"type": "Dict", "subspaces": {"a": json.loads(saved["observation_space"])}}
-    metadata.write_text(json.dumps(saved | {"observation_space": json.dumps(other)}))
-    with pytest.raises(DatasetError, match=f"{path}.* lacks observations/a"):
-        list(open_dataset(path))
-    del saved["observation_space"]
-    metadata.write_text(json.dumps(saved))
-    with pytest.raises(DatasetError, match="has no spaces"):
-        list(open_dataset(path))
-    metadata.write_text(json.dumps(saved | {"data_format": "clay"}))
-    with pytest.raises(DatasetError, match="in Minari's format 'clay'; hdf5, arrow, parquet are read"):
-        open_dataset(path)
-    metadata.write_text("{")
-    with pytest.raises(DatasetError, match=r"metadata\.json is no metadata of a Minari data set, or damaged"):
-        open_dataset(path)
-
-
 @pytest.mark.parametrize(("package", "format_"), [("h5py", "minari-hdf5"), ("pyarrow", "minari-arrow")])
 def test_without_the_package_the_command_that_installs_it_is_named(
     package: str, format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -302,7 +250,7 @@ def test_values_that_do_not_match_the_space_are_not_written(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_actions_of_several_discrete_spaces_are_counted_from_their_starts_on_disk_and_from_0_here(
+def test_actions_of_discrete_spaces_are_counted_from_their_starts_on_disk_and_0_here(
     layout: str, tmp_path: Path
 ) -> None:
     action, start = spaces.MultiDiscrete([3, 2], start=[5, 7]), np.array([5, 7])
@@ -378,11 +326,3 @@ def test_texts_that_repeat_in_a_parquet_file_take_no_memory(text: str, tmp_path:
     steps, most = map(int, done.stdout.split())
     assert steps == sum(map(len, some("dict")))
     assert 0 < most < 1 << 20
-
-
-@pytest.mark.parametrize("name", ["x/y-v0", "pendulum", "a b-v0"])
-def test_an_id_that_minari_does_not_accept_is_refused_with_the_rule(name: str, tmp_path: Path) -> None:
-    with pytest.raises(
-        DatasetError, match=rf"a version at its end, and before the last / at least two .* got '{name}'"
-    ):
-        write_dataset(tmp_path / "some", some(), about=About(dataset_id=name))

@@ -1,6 +1,7 @@
 """The selection of episodes of a data set, and returns-to-go."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from hypothesis import strategies as st
 from storages import DatasetError, Episode
 from storages.datasets import (
     FORMATS,
+    About,
     SelectedDataset,
     SelectEpisodes,
     first_transitions,
+    normalised,
     open_dataset,
+    references_of,
     return_of,
     succeeded,
     with_returns_to_go,
@@ -131,3 +135,20 @@ def test_an_episode_cut_by_first_transitions_is_neither_terminated_nor_truncated
     assert (kept[1].terminated, kept[1].truncated) == (False, False)
     np.testing.assert_array_equal(kept[1].observations[:, 0], [0, 1, 2])  # type: ignore[index]
     assert kept[0].terminated
+
+
+def test_scores_are_normalised_by_the_references_of_the_metadata() -> None:
+    references = references_of(About(further={"ref_min_score": 10.0, "ref_max_score": 30}))
+    assert references == (10.0, 30.0)
+    np.testing.assert_array_equal(normalised([10.0, 20.0, 40.0], references), [0.0, 0.5, 1.5])
+    for further in ({}, {"ref_min_score": 3, "ref_max_score": 3}, {"ref_min_score": "low", "ref_max_score": 3}):
+        assert references_of(About(further=further)) is None
+
+
+def test_a_cut_episode_of_several_parts_keeps_the_observation_after_its_last_step() -> None:
+    parts = {"a": np.arange(4.0)[:, None], "b": np.arange(8.0).reshape(4, 2)}
+    (one,) = first_transitions([replace(episode([1, 1, 1]), observations=parts)], 2)
+    assert {name: part.tolist() for name, part in dict(one.observations).items()} == {
+        "a": [[0], [1], [2]],
+        "b": [[0, 1], [2, 3], [4, 5]],
+    }

@@ -17,19 +17,18 @@ def relabelled(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, first: Any, l
     return obs, rhs, obs2, rhs2, rew + 1
 
 
-@pytest.mark.quick_share(0.4, long=0.7)
+@pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("way", COPIES)
-@pytest.mark.parametrize("kind", ["vector", "frames", "dict"])
 @pytest.mark.parametrize(
-    ("cls", "hyper_parameters"),
+    ("cls", "hyper_parameters", "kind"),
     [
-        (ReplayBuffer, {}),
-        (ReplayBuffer, {"sequences": Sequences(4)}),
-        (ReplayBuffer, {"sequences": Episodes()}),
-        (ReplayBuffer, {"sequences": Episodes(whole=False, longest=3)}),
-        (PERBuffer, {"alpha": 0.7, "sequences": Episodes()}),
-        (PERBuffer, {"alpha": 0.7, "epsilon": 0.1, "n_step": 3}),
-        (HERBuffer, {"her_function": relabelled, "sequences": Episodes(packed=True)}),
+        (ReplayBuffer, {}, "frames"),
+        (ReplayBuffer, {"sequences": Sequences(4)}, "dict"),
+        (ReplayBuffer, {"sequences": Episodes()}, "vector"),
+        (ReplayBuffer, {"sequences": Episodes(whole=False, longest=3)}, "frames"),
+        (PERBuffer, {"alpha": 0.7, "sequences": Episodes()}, "dict"),
+        (PERBuffer, {"alpha": 0.7, "epsilon": 0.1, "n_step": 3}, "vector"),
+        (HERBuffer, {"her_function": relabelled, "sequences": Episodes(packed=True)}, "vector"),
     ],
 )
 def test_a_copy_draws_the_batches_of_the_original_after_the_same_insertions(

@@ -60,22 +60,6 @@ def test_new_transitions_are_drawn_first_with_default_error_first() -> None:
     assert share_of_newest(storage, 4) > 0.99
 
 
-def test_default_errors_from_before_the_first_update_are_limited_to_its_largest_error() -> None:
-    storage = made(size=1_000)
-    insert(storage, 504)
-    assert share_of_newest(storage, 4) == pytest.approx(4 / 504, abs=0.01)
-    learn(storage, np.arange(500), np.full(500, 2.0))
-    assert storage.priorities is not None
-    assert (storage.priorities.errors(0) == 2).all()
-    # Errors that are all zero do not limit the default error.
-    zeros = made(size=10, default_error=3.0)
-    insert(zeros, 4)
-    learn(zeros, [0, 1], [0.0, 0.0])
-    insert(zeros, 2)
-    assert zeros.priorities is not None
-    assert zeros.priorities.errors(0).ravel().tolist() == [0, 0, 3, 3, 3, 3]
-
-
 @dataclass
 class Model:
     """Errors of the stored transitions, oldest first."""
@@ -218,7 +202,7 @@ def batches_of(kinds: Any) -> Iterator[tuple[PERBuffer, Any]]:
 
 
 @pytest.mark.parametrize("sequences", [Sequences(3), Episodes(whole=False)])
-def test_default_errors_of_new_sequences_and_episodes_are_limited_to_the_largest_error(sequences: Any) -> None:
+def test_default_errors_of_new_sequences_and_episodes_are_at_most_the_largest_error(sequences: Any) -> None:
     for storage, batch in batches_of([sequences]):
         storage.after_gradients(batch, {ERRORS: torch.full(batch[MASK].shape, 0.5)})
         insert(storage, 10, num_envs=2)

@@ -31,18 +31,13 @@ from storages.transition import (
     TRUNC2,
     UNSORTED_INDICES,
     WEIGHTS,
-    WINDOW,
 )
-from tests.support.model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file
+from tests.support.model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file, unchanged
 from tests.support.profiles import examples
 from tests.support.windows_model import Episodic, assert_windows
 
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
 RECENCY = {"eta": 0.999, "cmin": 6}
-
-
-def unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
-    return obs, rhs, obs2, rhs2, rew
 
 
 WAYS: dict[str, Any] = {
@@ -52,7 +47,6 @@ WAYS: dict[str, Any] = {
     "ranks": lambda **kwargs: PERBuffer.create_factory(
         **PRIORITIES, prioritization="rank", uniform_share=0.3, error_max=1.0, **kwargs
     ),
-    # This function returns its input, so that relabelled steps still equal the inserted ones.
     "hindsight, priority and recency": lambda **kwargs: HERBuffer.create_factory(
         her_function=unchanged, her_ratio=0.6, **PRIORITIES, **RECENCY, **kwargs
     ),
@@ -293,16 +287,8 @@ def test_the_errors_of_a_piece_set_the_priority_of_its_episode() -> None:
     assert (draws == 0).double().mean().item() == pytest.approx(0.75, abs=0.02)
 
 
-def test_a_restored_storage_draws_the_same_random_pieces() -> None:
-    one, two = (made("priority", Episodes(max_steps=3), size=30, seed=seed) for seed in (1, 2))
-    insert_episodes(one, 10, 8, 2)
-    two.load_state_dict(through_a_file(one.state_dict()))
-    for first, second in zip(one.generate_batches(3, 8), two.generate_batches(3, 8), strict=True):
-        assert equal(first, second)
-
-
 @pytest.mark.parametrize("pieces", [Episodes(longest=4), Episodes(max_steps=4)], ids=repr)
-def test_the_lead_out_of_pieces_reaches_to_the_observations_that_are_bootstrapped_from(pieces: Episodes) -> None:
+def test_the_lead_out_of_pieces_reaches_to_the_bootstrapped_observations(pieces: Episodes) -> None:
     storage = made("uniform", pieces, n_step=3)
     insert_episodes(storage, 10, 12)
     (batch,) = storage.generate_batches(1, 20)
@@ -314,7 +300,7 @@ def test_the_lead_out_of_pieces_reaches_to_the_observations_that_are_bootstrappe
     torch.testing.assert_close(batch[DISCOUNT], torch.where(following > newest, 0, GAMMA**3))
 
 
-def test_whole_episodes_have_no_lead_out_and_random_pieces_with_n_steps_cannot_be_packed() -> None:
+def test_whole_episodes_have_no_lead_out_and_random_pieces_of_n_steps_are_not_packed() -> None:
     storage = made("uniform", Episodes(), n_step=3)
     insert_episodes(storage, 10, 12)
     assert LEAD_OUT not in next(storage.generate_batches(1, 20))
@@ -384,78 +370,6 @@ def _packed(padded: Any, batch: Any) -> Any:
     return torch.cat([padded[t, order[:size]] for t, size in enumerate(batch[BATCH_SIZES].tolist())])
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("n_step", [1, 3])
-@pytest.mark.parametrize("strategy", ["future", "final", "episode", "random"])
-def test_hindsight_relabels_a_whole_episode_with_one_goal_and_its_rewards(
-    strategy: Any, n_step: int, packed: bool
-) -> None:
-    class Envs:
-        num_envs = 2
-
-        def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-            return -np.abs(achieved_goal - desired_goal).sum(axis=-1)
-
-    episodes = Episodes(packed=packed)
-    storage = HERBuffer.create_factory(size=30, n_step=n_step, her_ratio=0.5, strategy=strategy, sequences=episodes)(
-        "cpu", None, ALGORITHM, Envs()
-    )
-    storage.seed(0)
-    random, episodic = np.random.default_rng(0), Episodic(Model(30), 2)
-    position, ended = random.normal(size=(2, 1)).astype(np.float32), np.ones((2, 1), bool)
-    for _ in range(50):
-        following = random.normal(size=(2, 1)).astype(np.float32)
-        where, after = (
-            {"observation": at, "achieved_goal": at, "desired_goal": np.full((2, 1), 100, np.float32)}
-            for at in (position, following)
-        )
-        begins, ended = ended, random.random((2, 1)) < 0.2
-        sample = {
-            OBS: where,
-            DONE: begins,
-            ACT: np.zeros((2, 1), np.int64),
-            REW: -np.abs(following - 100),
-            OBS2: after,
-            DONE2: np.zeros((2, 1), bool),
-            TRUNC2: ended,
-        }
-        storage.insert_transition(sample)
-        episodic.insert(sample)
-        position = np.where(ended, random.normal(size=(2, 1)), following).astype(np.float32)
-    (batch,) = storage.generate_batches(1, 64)
-    drawn, steps = episodic.drawn(episodes), episodic.model.steps
-    relabelled = []
-    for b, number in enumerate(batch[INDICES][:, 0].tolist()):
-        env, run = number % 2, drawn[number]
-        of = (batch[EPISODE][:, 0] == b) if packed else (slice(None), b)
-        goals = batch[OBS]["desired_goal"][of]
-        assert (goals == goals[0]).all()
-        assert (batch[OBS2]["desired_goal"][of] == goals[0]).all()
-        goal = goals[0].item()
-        relabelled.append(goal != 100)
-        reached = [steps[step][OBS2]["achieved_goal"][env, 0].item() for step in run]
-        if goal != 100 and strategy != "random":
-            assert goal in (reached if strategy != "final" else reached[-1:])
-        for t in range(len(run)):
-            window = reached[t : t + n_step]
-            expected = sum(GAMMA**k * -abs(at - goal) for k, at in enumerate(window))
-            assert batch[REW][of][t].item() == pytest.approx(expected, rel=1e-4, abs=1e-5)
-            assert batch[WINDOW][of][t].item() == len(window)
-    assert 0.2 < np.mean(relabelled) < 0.8
-
-
-def test_a_loaded_storage_draws_the_same_pieces_as_the_saved_one() -> None:
-    # The episode of the oldest step began long before it, and its pieces are counted from that beginning.
-    for whole in (False, True):
-        storage = made("priority", Episodes(longest=4, whole=whole), size=14)
-        insert_episodes(storage, 30, running=3)
-        loaded = made("priority", Episodes(longest=4, whole=whole), size=14, seed=7)
-        loaded.load_state_dict(through_a_file(storage.state_dict()))
-        for one, two in zip(storage.generate_batches(4, 8), loaded.generate_batches(4, 8), strict=True):
-            assert equal(one, two)
-        assert drawn_episodes(loaded) >= {numbers(20, 24), numbers(24, 28)}
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -470,14 +384,3 @@ def test_a_loaded_storage_draws_the_same_pieces_as_the_saved_one() -> None:
 def test_invalid_episodes_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Episodes(**arguments)
-
-
-def test_nbytes_includes_the_index_of_episodes() -> None:
-    plain, storage = (
-        NStepReplayBuffer.create_factory(size=1000)("cpu", None, ALGORITHM, None),
-        made("uniform", Episodes(), size=1000),
-    )
-    for one in (plain, storage):
-        insert_episodes(one, *[1] * 600)
-    # Two numbers per row for the begin and end of its episode, and one for the begin of each of 600 episodes.
-    assert storage.nbytes - plain.nbytes >= 2 * 8 * 1001 + 8 * 600

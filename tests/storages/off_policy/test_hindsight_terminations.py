@@ -164,6 +164,9 @@ def assert_rows(steps: dict[int, Any], batch: Any, num_envs: int, n_step: int) -
             assert float(batch[TAKEN2][position][0]) == 0
         assert float(batch[INFO]["cost"][position][0]) == float(steps[number][INFO]["cost"][env, 0])
         changed += row[DONE2] != expected_row(steps, number, env, n_step, None)[DONE2]
+    if EPISODE in batch:
+        goals, episodes = batch[OBS]["desired_goal"][:, 0], batch[EPISODE][:, 0]
+        assert all(len(goals[episodes == one].unique()) == 1 for one in episodes.unique())
     return changed
 
 

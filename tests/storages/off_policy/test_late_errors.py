@@ -12,28 +12,60 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages import Episodes, EREBuffer, HERBuffer, PERBuffer, Sequences, Storage
-from storages.core.device.transfer import Transfer
-from storages.core.sampling.update_errors import PendingErrors
-from storages.transition import ERRORS, INDICES, MASK, REW
+from storages.core.device.transfer import Fetched, Transfer
+from storages.transition import ERRORS, REW
 from tests.support.comparison import assert_equal
 from tests.support.episodic import buffer
-from tests.support.late_transfer import LateTransfer, with_late_errors
-from tests.support.model import ALGORITHM, Stream, equal, through_a_file
+from tests.support.model import ALGORITHM, Stream, equal, unchanged
 from tests.support.profiles import examples
+
+
+class Arrival:
+    """An event; until it is waited for, the copies hold meaningless numbers.
+
+    Args:
+        copies: tensors that are filled when they arrive.
+        sources: tensors that are copied.
+    """
+
+    def __init__(self, copies: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+        self._copies, self._sources = copies, [source.clone() for source in sources]
+
+    def synchronize(self) -> None:
+        for arrived, source in zip(self._copies, self._sources, strict=True):
+            arrived.copy_(source)
+
+
+class LateTransfer(Transfer):
+    """A transfer to the CPU as if it were another device."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.device("cpu"))
+        self.is_asynchronous = True
+
+    def fetch(self, *tensors: torch.Tensor) -> Fetched:
+        copies = [torch.full_like(tensor, 12_345) for tensor in tensors]
+        return Fetched(copies, Arrival(copies, [tensor.detach() for tensor in tensors]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LateTransfer, ()
+
+
+def with_late_errors(storage: Storage) -> Any:
+    """Make a storage that does not wait for errors."""
+    storage.sampler._transfer = LateTransfer()  # type: ignore[attr-defined]
+    return storage
+
 
 SIZE = 16
 PRIORITIES: dict[str, Any] = {"n_step": 2, "alpha": 0.7, "beta": 0.5, "epsilon": 0.01}
 WINDOWS = [None, Sequences(4, burn_in=2, overlap=2), Episodes(), Episodes(packed=True)]
 
 
-def same_goals(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
-    return obs, rhs, obs2, rhs2, rew
-
-
 KINDS: dict[str, Any] = {
     "priority": lambda **kwargs: PERBuffer.create_factory(SIZE, **PRIORITIES, **kwargs),
     "recency": lambda **kwargs: EREBuffer.create_factory(SIZE, eta=0.999, cmin=6, **PRIORITIES, **kwargs),
-    "hindsight": lambda **kwargs: HERBuffer.create_factory(SIZE, same_goals, **PRIORITIES, **kwargs),
+    "hindsight": lambda **kwargs: HERBuffer.create_factory(SIZE, unchanged, **PRIORITIES, **kwargs),
 }
 
 
@@ -138,28 +170,6 @@ def test_prefetched_batches_are_drawn_with_the_errors_in_effect_at_their_draw(pr
         assert_equal(late.state_dict(), reference.storage.state_dict())
 
 
-def test_no_transfer_is_awaited_before_the_second_draw_after_its_update() -> None:
-    late = with_late_errors(made())
-    filled(late)
-    arrivals = late.sampler._transfer.arrivals
-    for number, batch in enumerate(late.generate_batches(6, 6)):
-        awaited = [arrival.was_awaited for arrival in arrivals]
-        assert awaited == [True] * max(0, number - 1) + [False] * min(1, number)
-        late.after_gradients(batch, {ERRORS: errors_of(batch)})
-        assert [arrival.was_awaited for arrival in arrivals] == [*awaited, False]
-
-
-def test_metrics_with_late_errors_equal_those_with_immediate_errors() -> None:
-    late, waiting = with_late_errors(made()), made()
-    filled(late, waiting)
-    (batch,), (other,) = late.generate_batches(1, 6), waiting.generate_batches(1, 6)
-    found = late.after_gradients(batch, {ERRORS: errors_of(batch)})
-    expected = waiting.after_gradients(other, {ERRORS: errors_of(other)})
-    assert found.keys() == expected.keys()
-    for name in ("storage/row_age", "storage/replay_ratio", "storage/effective_sample_size"):
-        assert float(found[name]) == pytest.approx(float(expected[name]), rel=1e-12)
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_non_finite_error_is_refused_by_the_draw_at_which_it_takes_effect(value: float) -> None:
     late, sound = with_late_errors(made()), made()
@@ -207,17 +217,6 @@ def test_missing_or_malformed_errors_are_refused_immediately(info: Any, message:
         late.after_gradients(batch, info)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32])
-def test_errors_may_have_any_real_dtype_and_a_gradient(dtype: torch.dtype) -> None:
-    late, waiting = with_late_errors(made()), made()
-    filled(late, waiting)
-    for storage in (late, waiting):
-        batch = next(iter(storage.generate_batches(1, 6)))
-        errors = errors_of(batch).to(dtype)
-        storage.after_gradients(batch, {ERRORS: errors.requires_grad_(dtype.is_floating_point)})
-    assert_equal(late.state_dict(), waiting.state_dict())
-
-
 def test_a_copy_includes_the_errors_that_are_still_being_transferred() -> None:
     late = with_late_errors(made())
     filled(late)
@@ -229,18 +228,6 @@ def test_a_copy_includes_the_errors_that_are_still_being_transferred() -> None:
     expected = next(iter(late.generate_batches(1, 6)))
     for storage in copies:
         assert equal(next(iter(storage.generate_batches(1, 6))), expected)
-
-
-def test_a_restored_storage_draws_the_same_batches_as_the_saved_one() -> None:
-    late, resumed = with_late_errors(made()), with_late_errors(made())
-    filled(late)
-    for batch in late.generate_batches(5, 6):
-        late.after_gradients(batch, {ERRORS: errors_of(batch)})
-    resumed.load_state_dict(through_a_file(late.state_dict()))
-    for one, two in zip(late.generate_batches(5, 6), resumed.generate_batches(5, 6), strict=True):
-        assert equal(one, two)
-        for storage, batch in ((late, one), (resumed, two)):
-            storage.after_gradients(batch, {ERRORS: errors_of(batch)})
 
 
 @pytest.mark.quick_share(0.4)
@@ -267,26 +254,3 @@ def test_an_episodic_buffer_on_disk_applies_late_errors(size: int, sequences: An
         assert_equal(late.state_dict()[name], reference.state_dict()[name])
     late.close()
     reference.close()
-
-
-def test_late_errors_are_not_applied_before_the_second_draw() -> None:
-    counted: list[Any] = []
-    late = PendingErrors(1.0)
-    transfer = Transfer(torch.device("cpu"))
-    for number in range(3):
-        fetched = transfer.fetch(torch.full((2, 1), number), torch.ones(2, 1))
-        late.updates.append(fetched)
-        late.begin_draw(lambda transitions, errors: counted.append(int(transitions[0])))
-        assert counted == list(range(number))
-        assert len(late.updates) == 1
-
-
-def test_errors_on_the_cpu_are_applied_without_a_late_transfer() -> None:
-    storage = made()
-    filled(storage)
-    batch = next(iter(storage.generate_batches(1, 6)))
-    storage.after_gradients(batch, {ERRORS: errors_of(batch)})
-    assert not storage.sampler.late.updates
-    assert not isinstance(storage.sampler._transfer, LateTransfer)
-    assert INDICES in batch
-    assert MASK not in batch

@@ -174,21 +174,6 @@ def test_newest_steps_of_episodes_on_disk_equal_those_of_a_buffer_in_memory(
     storage.close()
 
 
-def test_a_buffer_of_episodes_made_again_keeps_as_many_newest_steps(tmp_path: Path) -> None:
-    stream = Stream(2, "vector", False, np.random.default_rng(0))
-    storage = buffer(tmp_path)
-    storage.keep_newest_steps(5)
-    storage.insert_transition(stream.step())
-    storage.close()
-    storage = buffer(tmp_path)
-    for _ in range(6):
-        storage.insert_transition(stream.step())
-    storage.end_episode()
-    storage.flush()
-    assert len(storage.newest_steps(7)[REW]) == 5
-    storage.close()
-
-
 def test_errors_of_the_newest_steps_of_episodes_on_disk_change_no_priority(tmp_path: Path) -> None:
     storage = buffer(tmp_path, sequences=Sequences(2), alpha=1.0, beta=1.0)
     storage.seed(0)

@@ -22,10 +22,10 @@ from storages import (
     Sequences,
     Storage,
 )
-from storages.transition import ACT, ACT2, ERRORS, INDICES, REW, RTG, TAKEN2
+from storages.transition import ACT, ACT2, ERRORS, INDICES, REW, REWC, RTG, TAKEN2
 from tests.storages.off_policy.test_her_buffer import GoalStream, History, compute_reward
 from tests.support.episodic import EpisodesModel, buffer
-from tests.support.model import ALGORITHM, KINDS, Model, Stream, environments, replay_buffer, through_a_file
+from tests.support.model import ALGORITHM, KINDS, Model, Stream, environments, replay_buffer, through_a_file, unchanged
 from tests.support.profiles import examples
 from tests.support.windows_model import Episodic, assert_windows, continues
 
@@ -40,10 +40,6 @@ WINDOWS: dict[str, Sequences | Episodes | None] = {
     "packed episodes": Episodes(packed=True, whole=False),
     "pieces of episodes": Episodes(longest=3, whole=False),
 }
-
-
-def unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
-    return obs, rhs, obs2, rhs2, rew
 
 
 WAYS: dict[str, Any] = {
@@ -69,6 +65,9 @@ def assert_batches(episodic: Episodic, storage: Any, random: np.random.Generator
         assert batch[TAKEN2].shape == batch[REW].shape
         assert batch[ACT2].dtype == batch[ACT].dtype
         assert batch[ACT2].shape == batch[ACT].shape
+        if REWC in batch:
+            assert batch[REWC].dtype == torch.float32
+            assert batch[REWC].shape[:-1] == batch[REW].shape[:-1]
         assert_windows(episodic, batch, storage.sequences, storage.n_step)
         storage.after_gradients(batch, {ERRORS: torch.from_numpy(random.exponential(size=batch[REW].shape))})
 
@@ -80,18 +79,20 @@ def assert_batches(episodic: Episodic, storage: Any, random: np.random.Generator
     window=st.sampled_from(sorted(WINDOWS)),
     kind=st.sampled_from(KINDS),
     num_envs=st.integers(1, 3),
+    components=st.integers(0, 4),
     recurrent=st.booleans(),
     prefetch=st.sampled_from([0, 1]),
     keep_on_device=st.booleans(),
     parts=st.lists(st.integers(1, 18), min_size=1, max_size=4),
     seed=st.integers(0, 2**20),
 )
-def test_next_actions_and_returns_equal_those_of_a_reference_model(
+def test_next_actions_returns_and_components_equal_those_of_a_reference_model(
     way: str,
     n_step: int,
     window: str,
     kind: str,
     num_envs: int,
+    components: int,
     recurrent: bool,
     prefetch: int,
     keep_on_device: bool,
@@ -108,7 +109,8 @@ def test_next_actions_and_returns_equal_those_of_a_reference_model(
     }
     storage, episodic = made(way, envs, **hyper_parameters), Episodic(Model(SIZE), num_envs)
     random = np.random.default_rng(seed)
-    stream = Stream(num_envs, kind, recurrent, random)
+    # Hindsight knows no components of rewards for other goals.
+    stream = Stream(num_envs, kind, recurrent, random, components=0 if way == "hindsight" else components)
     for number, steps in enumerate(parts):
         for _ in range(steps):
             sample = stream.step()
@@ -125,13 +127,13 @@ def test_next_actions_and_returns_equal_those_of_a_reference_model(
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_next_actions_and_returns_are_available_after_a_directory_is_reopened(n_step: int, tmp_path: Path) -> None:
+def test_next_actions_returns_and_components_remain_after_a_directory_is_reopened(n_step: int, tmp_path: Path) -> None:
     def opened() -> Any:
         return made("priority", None, size=SIZE, n_step=n_step, directory=tmp_path, commit_every=3)
 
     storage, episodic = opened(), Episodic(Model(SIZE), 2)
     random = np.random.default_rng(0)
-    stream = Stream(2, "vector", False, random)
+    stream = Stream(2, "vector", False, random, components=3)
     for steps in (7, 20):
         for _ in range(steps):
             sample = stream.step()
@@ -152,12 +154,12 @@ def test_next_actions_and_returns_are_available_after_a_directory_is_reopened(n_
         pytest.param(40, "packed episodes", marks=pytest.mark.long),
     ],
 )
-def test_next_actions_and_returns_of_episodes_on_disk_end_with_the_episode_or_its_piece(
+def test_next_actions_returns_and_components_on_disk_end_with_the_episode_or_piece(
     size: int, window: str, tmp_path: Path
 ) -> None:
     sequences = WINDOWS[window]
     given: dict[str, Any] = {"size": size, "n_step": 2, "sequences": sequences, "commit_every": 4}
-    stream, model = Stream(2, "frames", True, np.random.default_rng(1)), EpisodesModel(size)
+    stream, model = Stream(2, "frames", True, np.random.default_rng(1), components=3), EpisodesModel(size)
     storage = buffer(tmp_path, "frames", **given)
     for _ in range(3):
         for _ in range(12):
@@ -205,7 +207,7 @@ def test_relabelled_rows_have_the_next_action_that_was_taken(n_step: int) -> Non
         assert batch[ACT2][row].item() == history.steps[last + is_taken][ACT][env].item()
 
 
-def test_the_newest_step_and_the_ends_and_interruptions_of_episodes_have_no_next_action() -> None:
+def test_the_newest_step_and_ends_and_interruptions_have_no_next_action() -> None:
     storage = replay_buffer(4)
     storage.include_next_actions()
     stream = Stream(1, "vector", False, np.random.default_rng(0))

@@ -10,8 +10,8 @@ import torch
 from storages import Episodes, EREBuffer, HERBuffer, Sequences, Storage
 from storages.core.device.device_cache import DeviceMemoryError, free_bytes
 from storages.transition import ERRORS, INDICES, MASK, OBS, REW, WEIGHTS
+from tests.storages.off_policy.test_late_errors import with_late_errors
 from tests.support.comparison import assert_equal
-from tests.support.late_transfer import with_late_errors
 from tests.support.model import ALGORITHM, KINDS, Stream, environments, equal, map_leaves
 
 pytestmark = pytest.mark.gpu

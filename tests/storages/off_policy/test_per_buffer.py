@@ -64,26 +64,6 @@ def test_transitions_are_drawn_in_proportion_to_their_priorities(
     assert_distribution(drawn(storage), first, priorities / priorities.sum())
 
 
-def test_new_transitions_have_the_default_error_in_place_of_overwritten_priorities() -> None:
-    storage, stream = filled(default_error=3.0)
-    first = storage.ring.start
-    give_errors(storage, np.arange(first, first + 40), np.repeat([1.0, 4.0], [39, 1]))
-    for _ in range(5):
-        storage.insert_transition(stream.step())
-    priorities = np.repeat([1.0, 4.0, 3.0], [29, 1, 10])
-    assert_distribution(drawn(storage), first + 10, priorities / priorities.sum())
-
-
-def test_new_transitions_may_have_the_largest_error_so_far() -> None:
-    storage, stream = filled(default_error="largest")
-    first = storage.ring.start
-    give_errors(storage, np.arange(first, first + 40), np.linspace(1, 5, 40))
-    give_errors(storage, [first + 39], [0.5])
-    storage.insert_transition(stream.step())
-    priorities = np.concatenate([np.linspace(1, 5, 40)[2:39], [0.5, 5.0, 5.0]])
-    assert_distribution(drawn(storage), first + 2, priorities / priorities.sum())
-
-
 @pytest.mark.quick_share(0.35)
 @pytest.mark.parametrize("stride", [1, 3])
 @pytest.mark.parametrize("size", [1, 7, 40])
@@ -113,17 +93,6 @@ def test_priorities_do_not_depend_on_when_rows_are_drawn(size: int, stride: int)
             info = storage.after_gradients(batch, {ERRORS: torch.full(shape, error)})
             both.append([batch[INDICES].tolist(), batch[WEIGHTS].tolist(), info["storage/mean_priority"]])
         assert both[0] == both[1]
-
-
-def test_a_changed_default_error_applies_only_to_later_transitions() -> None:
-    storage, stream = filled(steps=0, num_envs=1, default_error=1.0)
-    storage.insert_transition(stream.step())
-    drawn(storage, 1_000)
-    for error, steps in ((1.0, 4), (3.0, 3), (2.0, 2)):
-        storage.update_storage_parameter("default_error", error)
-        for _ in range(steps):
-            storage.insert_transition(stream.step())
-    assert_distribution(drawn(storage), 0, np.array([1.0] * 5 + [3.0] * 3 + [2.0] * 2) / 18)
 
 
 def test_late_errors_of_overwritten_transitions_are_ignored() -> None:
@@ -188,7 +157,7 @@ def test_errors_of_zero_without_an_epsilon_give_no_nan() -> None:
     assert_distribution(numbers, 46, np.full(4, 0.25))
 
 
-def test_alpha_zero_keeps_no_priorities_and_a_later_alpha_begins_with_the_default_error() -> None:
+def test_alpha_zero_keeps_no_priorities_and_a_later_alpha_begins_with_the_default() -> None:
     storage, _ = filled(size=4, num_envs=1, alpha=0.0)
     plain = storage.nbytes
     give_errors(storage, [46, 47, 48, 49], [1.0, 2.0, 3.0, 4.0])
@@ -239,21 +208,6 @@ def test_statistics_of_priorities_are_reported() -> None:
     weights = batch[WEIGHTS].numpy()
     expected = weights.sum() ** 2 / (weights**2).sum() / 100
     assert float(info["storage/effective_sample_size"]) == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("info", "message"),
-    [
-        ({}, "PERBuffer: the update's info has no 'Errors'"),
-        ({ERRORS: torch.tensor([[1.0], [float("nan")]])}, "PERBuffer: error 1 of the update is nan; no priority was"),
-    ],
-)
-def test_an_update_without_usable_errors_is_refused(info: Any, message: str) -> None:
-    storage, _ = filled(size=4, num_envs=1)
-    (batch,) = storage.generate_batches(1, 2)
-    with pytest.raises(ValueError, match=message):
-        storage.after_gradients(batch, info)
-    assert_distribution(drawn(storage), 46, np.full(4, 0.25))
 
 
 @pytest.mark.parametrize(

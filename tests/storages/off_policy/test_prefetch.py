@@ -152,17 +152,6 @@ def test_priorities_of_prefetched_batches_lag_by_the_number_of_prefetched_batche
     assert same_state(ahead.state_dict(), without.state_dict())
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_two_runs_with_prefetching_and_equal_seeds_draw_equal_batches(way: str) -> None:
-    one, two = made(way, prefetch=2), made(way, prefetch=2)
-    stream = filled(one, two)
-    for leave_after in (5, 2, 3):
-        for batches in zip(phase(one, leave_after=leave_after), phase(two, leave_after=leave_after), strict=True):
-            assert equal(*batches)
-        assert same_state(one.state_dict(), two.state_dict())
-        insert(stream.step(), one, two)
-
-
 @pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_state_saved_between_batches_counts_only_the_batches_that_were_requested(way: str) -> None:
@@ -284,14 +273,6 @@ def test_no_thread_is_left_after_an_update_phase(leave_after: int) -> None:
     assert threads() == []
 
 
-def test_a_single_update_starts_no_thread() -> None:
-    storage = made("plain", prefetch=2)
-    filled(storage)
-    batches = storage.generate_batches(1, 8)
-    next(batches)
-    assert threads() == []
-
-
 def test_a_prefetched_batch_has_the_discount_of_the_time_of_its_draw() -> None:
     algorithm = SimpleNamespace(gamma=0.9)
     storage = ReplayBuffer.create_factory(SIZE, prefetch=2)("cpu", None, algorithm, None)
@@ -302,8 +283,3 @@ def test_a_prefetched_batch_has_the_discount_of_the_time_of_its_draw() -> None:
         discounts.append(batch["Discount"].max().item())
         algorithm.gamma = 0.5
     assert discounts == pytest.approx([0.9, 0.9, 0.9, 0.5])
-
-
-def test_a_negative_prefetch_is_refused() -> None:
-    with pytest.raises(ValueError, match="ReplayBuffer: prefetch must be at least 0, got -1"):
-        ReplayBuffer.create_factory(SIZE, prefetch=-1)

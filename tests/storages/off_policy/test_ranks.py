@@ -1,7 +1,9 @@
 """Rank-based priorities, clipped errors and uniform shares, compared with sorted lists and direct sums."""
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,33 @@ from storages import Episode, EREBuffer, PERBuffer, PersistentEpisodicBuffer, Se
 from storages.transition import ACT, ERRORS, INDICES, MASK, REW, WEIGHTS
 from tests.support.model import ALGORITHM, Stream, equal, through_a_file
 from tests.support.profiles import examples
-from tests.support.rank_model import rank_priorities
+
+
+def rank_priorities(
+    errors: Sequence[float], alpha: float, error_min: float = 0.0, error_max: float = np.inf
+) -> NDArray[np.float64]:
+    """``(1 / rank)**alpha`` of each error, equal ones sharing their mean rank."""
+    known = [_bucket(min(max(abs(error), error_min), error_max)) for error in errors]
+    falling = sorted(known, reverse=True)
+    ranks = [Fraction(2 * falling.index(one) + falling.count(one) + 1, 2) for one in known]
+    return np.array([float(_rounded(rank)) ** -alpha for rank in ranks])
+
+
+def _bucket(error: float) -> float:
+    """The largest number below that is a power of two times a multiple of 1/512."""
+    mantissa, exponent = np.frexp(np.float32(error))
+    return float(np.ldexp(np.floor(mantissa * 1024) / 1024, exponent))
+
+
+def _rounded(rank: Fraction) -> Fraction:
+    if rank < 16:
+        return rank
+    unit = 1
+    while rank >= 4 * 2 * unit:
+        unit *= 2
+    # Halves are rounded up.
+    return (rank / unit + Fraction(1, 2)).__floor__() * Fraction(unit)
+
 
 RANKS: dict[str, Any] = {"prioritization": "rank", "default_error": 1.0}
 

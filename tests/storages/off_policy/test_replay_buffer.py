@@ -1,6 +1,5 @@
 """The replay buffer: uniform draws, independent batches, and no observation in memory twice."""
 
-import copy
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
@@ -17,11 +16,9 @@ from tests.support.model import (
     Stream,
     all_leaves,
     contents,
-    dressed,
     equal,
     map_leaves,
     replay_buffer,
-    through_a_file,
 )
 
 
@@ -93,21 +90,6 @@ def test_writing_to_a_saved_state_changes_neither_the_saved_nor_the_loaded_stora
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_deep_copy_is_independent_of_the_original(kind: str) -> None:
-    storage, stream = filled(kind, recurrent=True)
-    before = storage.get_all_buffer_data()
-    other = copy.deepcopy(storage)
-    steps = [stream.step() for _ in range(4)]
-    for step in steps:
-        other.insert_transition(step)
-    assert equal(storage.get_all_buffer_data(), before)
-    for step in steps:
-        storage.insert_transition(step)
-    assert equal(other.get_all_buffer_data(), storage.get_all_buffer_data())
-    assert equal(batch_of(other), batch_of(storage))
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_inserted_samples_may_be_read_only_and_are_not_changed(kind: str) -> None:
     storage, stream = filled(kind, recurrent=True)
     for _ in range(20):
@@ -119,18 +101,6 @@ def test_inserted_samples_may_be_read_only_and_are_not_changed(kind: str) -> Non
         for now, then in zip(all_leaves(sample), all_leaves(copy), strict=True):
             np.testing.assert_array_equal(now, then)
         stream.continued, stream.rhs = map_leaves(stream.continued, np.array), np.array(stream.rhs)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("way", range(1, 6))
-def test_arrays_and_tensors_of_any_order_and_layout_are_stored_equally(kind: str, way: int) -> None:
-    storages = replay_buffer(10), replay_buffer(10)
-    stream = Stream(2, kind, True, np.random.default_rng(0))
-    for _ in range(15):
-        sample = stream.step()
-        storages[0].insert_transition(sample)
-        storages[1].insert_transition(dressed(sample, way))
-    assert contents(storages[0]) == contents(storages[1])
 
 
 def test_a_tensor_that_requires_a_gradient_is_stored_without_it() -> None:
@@ -176,17 +146,6 @@ def test_batches_keep_the_dtypes_of_dict_observations() -> None:
         assert {name: leaf.dtype for name, leaf in batch[key].items()} == {"a": torch.float32, "b": torch.uint8}
 
 
-@pytest.mark.parametrize("dtype", [np.bool_, np.float32, np.float64, np.uint8, np.int64])
-def test_flags_of_any_dtype_are_stored_equally(dtype: Any) -> None:
-    storages = replay_buffer(10), replay_buffer(10)
-    stream = Stream(2, "vector", False, np.random.default_rng(0))
-    for _ in range(15):
-        sample = stream.step()
-        storages[0].insert_transition(sample)
-        storages[1].insert_transition(sample | {key: sample[key].astype(dtype) for key in (DONE, DONE2, TRUNC2)})
-    assert contents(storages[0]) == contents(storages[1])
-
-
 def test_a_missing_truncation_field_means_no_truncation() -> None:
     storage = replay_buffer(5)
     sample = Stream(2, "vector", False, np.random.default_rng(0)).step()
@@ -223,18 +182,6 @@ def test_draws_do_not_depend_on_global_random_generators() -> None:
     np.random.seed(2), torch.manual_seed(1)  # noqa: NPY002
     assert equal(first, batch_of(two))
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_loaded_storage_draws_the_same_batches_as_the_saved_one() -> None:
-    storage, stream = filled("dict", recurrent=True)
-    batch_of(storage)
-    loaded = replay_buffer(10, seed=99)
-    loaded.load_state_dict(through_a_file(storage.state_dict()))
-    for _ in range(30):
-        assert equal(batch_of(storage), batch_of(loaded))
-        sample = stream.step()
-        storage.insert_transition(sample)
-        loaded.insert_transition(sample)
 
 
 def test_batches_and_slices_are_on_the_device_of_the_storage_except_with_data_to_cpu() -> None:
@@ -324,11 +271,6 @@ def test_init_tensors_fixes_the_fields_without_storing_anything() -> None:
     assert storage.nbytes > 0
     storage.insert_transition(sample)
     assert len(storage) == 2
-
-
-def test_repr_shows_the_numbers_of_transitions_and_environments() -> None:
-    storage, _ = filled()
-    assert repr(storage) == "ReplayBuffer(30 of 30 transitions, 3 environments)"
 
 
 def _tensors_in(state: Any) -> Iterator[torch.Tensor]:

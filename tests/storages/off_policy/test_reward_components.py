@@ -1,18 +1,14 @@
 """Each component of a reward is summed over n-step windows exactly as the reward is, by every replay storage."""
 
-import copy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from storages import (
     Episode,
-    Episodes,
     EREBuffer,
     GAEBuffer,
     HERBuffer,
@@ -20,29 +16,16 @@ from storages import (
     NStepReplayBuffer,
     PERBuffer,
     SampleError,
-    Sequences,
 )
 from storages.datasets import open_dataset, write_dataset
 from storages.sharded import LocalShards, ShardedReplay
-from storages.transition import ERRORS, IREW, REW, REWC
+from storages.transition import IREW, REW, REWC
 from tests.storages.off_policy.test_her_buffer import GoalStream
-from tests.storages.test_calls import calls_of
 from tests.support.episodes import episode
-from tests.support.episodic import EpisodesModel, buffer
-from tests.support.model import ALGORITHM, Model, Stream, contents, equal, replay_buffer, through_a_file
-from tests.support.profiles import examples
-from tests.support.windows_model import Episodic, assert_windows
+from tests.support.model import ALGORITHM, Stream, contents, equal, replay_buffer
 
 SIZE = 12
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
-WINDOWS: dict[str, Sequences | Episodes | None] = {
-    "transitions": None,
-    "sequences": Sequences(4, burn_in=2),
-    "sequences across episodes": Sequences(4, overlap=1, across_episodes=True),
-    "episodes": Episodes(whole=False),
-    "packed episodes": Episodes(packed=True, whole=False),
-    "pieces of episodes": Episodes(longest=3, whole=False),
-}
 CLASSES: dict[str, Any] = {
     "n steps": (NStepReplayBuffer, {}),
     "priority": (PERBuffer, PRIORITIES),
@@ -66,63 +49,6 @@ def filled(name: str, steps: int = 30, components: int = 3, **hyper_parameters: 
     for _ in range(steps):
         storage.insert_transition(stream.step())
     return storage
-
-
-def assert_batches(episodic: Episodic, storage: Any, random: np.random.Generator) -> None:
-    for batch in storage.generate_batches(2, 5):
-        assert batch[REWC].dtype == torch.float32
-        assert batch[REWC].shape[:-1] == batch[REW].shape[:-1]
-        assert_windows(episodic, batch, storage.sequences, storage.n_step)
-        storage.after_gradients(batch, {ERRORS: torch.from_numpy(random.exponential(size=batch[REW].shape))})
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(
-    name=st.sampled_from(sorted(CLASSES)),
-    n_step=st.sampled_from([1, 2, 3, 100]),
-    window=st.sampled_from(sorted(WINDOWS)),
-    num_envs=st.integers(1, 3),
-    components=st.integers(1, 4),
-    recurrent=st.booleans(),
-    prefetch=st.sampled_from([0, 1]),
-    keep_on_device=st.booleans(),
-    parts=st.lists(st.integers(1, 18), min_size=1, max_size=4),
-    seed=st.integers(0, 2**20),
-)
-def test_components_equal_those_of_a_reference_model(
-    name: str,
-    n_step: int,
-    window: str,
-    num_envs: int,
-    components: int,
-    recurrent: bool,
-    prefetch: int,
-    keep_on_device: bool,
-    parts: list[int],
-    seed: int,
-) -> None:
-    hyper_parameters = {
-        "size": SIZE,
-        "n_step": n_step,
-        "sequences": WINDOWS[window],
-        "prefetch": prefetch,
-        "keep_on_device": keep_on_device,
-    }
-    storage, episodic = made(name, **hyper_parameters), Episodic(Model(SIZE), num_envs)
-    random, stream = np.random.default_rng(seed), stream_of(num_envs, components, seed, recurrent)
-    for number, steps in enumerate(parts):
-        for _ in range(steps):
-            sample = stream.step()
-            storage.insert_transition(sample)
-            episodic.insert(sample)
-        assert_batches(episodic, storage, random)
-        if number == 0:
-            state = through_a_file(storage.state_dict())
-            storage = made(name, **hyper_parameters)
-            storage.load_state_dict(state)
-        elif number == 1:
-            storage = copy.deepcopy(storage)
-        assert_batches(episodic, storage, random)
 
 
 def test_a_component_that_equals_the_reward_has_the_sums_of_the_reward() -> None:
@@ -165,42 +91,6 @@ def test_bfloat16_components_are_stored_in_single_precision() -> None:
     assert torch.equal(storage.get_all_buffer_data()[REWC][0], components.float())
 
 
-@pytest.mark.parametrize("n_step", [1, 3])
-def test_components_are_there_after_a_directory_is_reopened(n_step: int, tmp_path: Path) -> None:
-    def opened() -> Any:
-        return made("priority", size=SIZE, n_step=n_step, directory=tmp_path, commit_every=3)
-
-    storage, episodic = opened(), Episodic(Model(SIZE), 2)
-    random, stream = np.random.default_rng(0), stream_of()
-    for steps in (7, 20):
-        for _ in range(steps):
-            sample = stream.step()
-            storage.insert_transition(sample)
-            episodic.insert(sample)
-        storage.close()
-        storage = opened()
-        assert_batches(episodic, storage, random)
-    storage.close()
-
-
-@pytest.mark.parametrize(("size", "window"), [(5, "transitions"), (40, "episodes")])
-def test_components_of_episodes_on_disk_are_summed_to_the_end_of_the_episode(
-    size: int, window: str, tmp_path: Path
-) -> None:
-    given: dict[str, Any] = {"size": size, "n_step": 3, "sequences": WINDOWS[window], "commit_every": 4}
-    stream, model = stream_of(seed=1, recurrent=True), EpisodesModel(size)
-    storage = buffer(tmp_path, "vector", **given)
-    for _ in range(3):
-        for _ in range(12):
-            sample = stream.step()
-            storage.insert_transition(sample)
-            model.insert(sample)
-        storage.close()
-        storage = buffer(tmp_path, "vector", **given)
-        assert_batches(model.windows(), storage, np.random.default_rng(2))
-    storage.close()
-
-
 def test_slices_carry_components_to_another_storage() -> None:
     storage, other = filled("n steps", n_step=2), made("n steps", size=SIZE, n_step=2)
     other.insert_data_slice(storage.get_data_slice(0, SIZE))
@@ -235,22 +125,6 @@ def test_data_sets_keep_components(format_: str, tmp_path: Path) -> None:
     with_components = Episode(one.observations, {**one.fields, REWC: components}, one.terminated, one.truncated)
     write_dataset(path, iter([with_components]), format=format_)
     np.testing.assert_array_equal(next(iter(open_dataset(path))).fields[REWC], components)
-
-
-def test_an_insertion_and_a_batch_enter_no_more_functions_than_components_need() -> None:
-    inserted, drawn = [], []
-    for components in (0, 3):
-        storage, stream = made("n steps", size=SIZE, n_step=3), stream_of(components=components)
-        # A step that neither ends nor interrupts an episode, as most.
-        stream._flag = lambda probability: np.zeros((2, 1), np.bool_)  # type: ignore[method-assign]
-        for _ in range(150):
-            storage.insert_transition(stream.step())
-        samples = [stream.step(), stream.step()]
-        inserted.append(calls_of(lambda storage=storage, samples=samples: storage.insert_transition(samples.pop(0))))
-        drawn.append(calls_of(lambda storage=storage: next(storage.generate_batches(1, 8))))
-    assert inserted[0] == inserted[1]
-    assert [call for call in drawn[1] if call not in drawn[0]] == ["discounted"]
-    assert len(drawn[1]) <= len(drawn[0]) + 2
 
 
 @pytest.mark.parametrize(

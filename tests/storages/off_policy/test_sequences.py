@@ -8,34 +8,26 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
+from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, Sequences, Storage
 from storages.transition import (
-    BURN_IN,
-    DISCOUNT,
     DONE,
     DONE2,
     ERRORS,
     INDICES,
-    LEAD_OUT,
     MASK,
     OBS,
     OBS2,
     REW,
     TRUNC2,
     WEIGHTS,
-    WINDOW,
 )
-from tests.support.model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file
+from tests.support.model import ALGORITHM, Model, Stream, environments, equal, through_a_file, unchanged
 from tests.support.profiles import examples
-from tests.support.windows_model import Expected, arrays, assert_sequences
+from tests.support.windows_model import arrays, assert_sequences
 
 SIZE = 16
 PRIORITIES = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
 RECENCY = {"eta": 0.999, "cmin": 6}
-
-
-def unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
-    return obs, rhs, obs2, rhs2, rew
 
 
 WAYS: dict[str, Any] = {
@@ -43,7 +35,6 @@ WAYS: dict[str, Any] = {
     "priority": lambda **kwargs: PERBuffer.create_factory(**PRIORITIES, **kwargs),
     "recency": lambda **kwargs: EREBuffer.create_factory(**RECENCY, **kwargs),
     "priority and recency": lambda **kwargs: EREBuffer.create_factory(**PRIORITIES, **RECENCY, **kwargs),
-    # This function returns its input, so that relabelled steps still equal the inserted ones.
     "hindsight": lambda **kwargs: HERBuffer.create_factory(her_function=unchanged, her_ratio=0.6, **kwargs),
     "hindsight, priority and recency": lambda **kwargs: HERBuffer.create_factory(
         her_function=unchanged, her_ratio=0.6, **PRIORITIES, **RECENCY, **kwargs
@@ -122,33 +113,6 @@ def insert_steps(storage: Storage, steps: int, episode: int = 10**9) -> None:
         )
 
 
-def test_a_sequence_ends_with_its_episode_and_the_rest_is_masked() -> None:
-    storage = ReplayBuffer.create_factory(size=40, sequences=Sequences(4))("cpu", None, ALGORITHM, None)
-    storage.seed(0)
-    insert_steps(storage, 40, episode=6)
-    (batch,) = storage.generate_batches(1, 200)
-    steps = batch[OBS][..., 0]
-    for b in range(200):
-        valid = int(batch[MASK][:, b].sum())
-        begin = int(steps[0, b])
-        assert valid == min(4, 6 - begin % 6)
-        assert steps[:, b].tolist() == [begin + min(t, valid - 1) for t in range(4)]
-
-
-def test_across_episodes_a_sequence_continues_and_marks_resets_of_the_recurrent_state() -> None:
-    sequences = Sequences(4, across_episodes=True)
-    storage = ReplayBuffer.create_factory(size=40, sequences=sequences)("cpu", None, ALGORITHM, None)
-    storage.seed(0)
-    insert_steps(storage, 40, episode=6)
-    (batch,) = storage.generate_batches(1, 200)
-    assert (batch[MASK] == 1).all()
-    steps = batch[OBS][..., 0]
-    assert (steps[1:] == steps[:-1] + 1).all()
-    assert torch.equal(batch[DONE][..., 0], (steps % 6 == 0).float())
-    # The discount is still zero at the end of each episode: no value is bootstrapped across it.
-    assert torch.equal(batch[DISCOUNT][..., 0] == 0, steps % 6 == 5)
-
-
 def test_with_an_overlap_sequences_begin_only_at_multiples_of_the_stride() -> None:
     for way in ("uniform", "priority"):
         storage = made(way, Sequences(6, overlap=2))
@@ -223,63 +187,6 @@ def test_uniform_sequences_have_equal_weights_and_report_row_age_and_replay_rati
     assert info["storage/replay_ratio"] == pytest.approx(4 * 8 / 30)
 
 
-@pytest.mark.parametrize("n_step", [1, 3])
-@pytest.mark.parametrize("strategy", ["future", "final", "episode", "random"])
-def test_hindsight_relabels_a_whole_sequence_with_one_goal_and_its_rewards(strategy: Any, n_step: int) -> None:
-    class Envs:
-        num_envs = 2
-
-        def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-            return -np.abs(achieved_goal - desired_goal).sum(axis=-1)
-
-    sequences = Sequences(4, burn_in=2)
-    storage = HERBuffer.create_factory(size=30, n_step=n_step, her_ratio=0.5, strategy=strategy, sequences=sequences)(
-        "cpu", None, ALGORITHM, Envs()
-    )
-    storage.seed(0)
-    random, model = np.random.default_rng(0), Model(30)
-    position = random.normal(size=(2, 1)).astype(np.float32)
-    ended = np.ones((2, 1), bool)
-    for _ in range(50):
-        following = random.normal(size=(2, 1)).astype(np.float32)
-        seen = [
-            {"observation": where, "achieved_goal": where, "desired_goal": np.full((2, 1), 100, np.float32)}
-            for where in (position, following)
-        ]
-        begins, ended = ended, random.random((2, 1)) < 0.15
-        sample = {
-            OBS: seen[0],
-            DONE: begins,
-            "Action": np.zeros((2, 1), np.int64),
-            REW: -np.abs(following - 100),
-            OBS2: seen[1],
-            DONE2: np.zeros((2, 1), bool),
-            TRUNC2: ended,
-        }
-        storage.insert_transition(sample)
-        model.insert(sample)
-        position = np.where(ended, random.normal(size=(2, 1)), following).astype(np.float32)
-    (batch,) = storage.generate_batches(1, 64)
-    goals = batch[OBS]["desired_goal"]
-    relabelled = goals[0, :, 0] != 100
-    assert 0.2 < relabelled.float().mean() < 0.8
-    assert (goals == goals[:1]).all()
-    assert (batch[OBS2]["desired_goal"] == goals[:1]).all()
-    assert (batch[BURN_IN][OBS]["desired_goal"] == goals[:1]).all()
-    if n_step > 1:
-        assert (batch[LEAD_OUT][OBS]["desired_goal"] == goals[:1]).all()
-    for b, number in enumerate(batch[INDICES][:, 0].tolist()):
-        start, env = divmod(number, 2)
-        steps = Expected(model, start, env, sequences, 0).steps[2:]
-        for t, step in enumerate(steps):
-            rewards = [
-                -abs(float(model.steps[step + k][OBS2]["achieved_goal"][env, 0]) - float(goals[t, b, 0]))
-                for k in range(int(batch[WINDOW][t, b]))
-            ]
-            expected = sum(GAMMA**k * reward for k, reward in enumerate(rewards))
-            assert batch[REW][t, b].item() == pytest.approx(expected, rel=1e-4, abs=1e-5)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -292,13 +199,3 @@ def test_hindsight_relabels_a_whole_sequence_with_one_goal_and_its_rewards(strat
 def test_invalid_sequences_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Sequences(**arguments)
-
-
-def test_a_storage_smaller_than_a_sequence_is_refused_when_its_factory_is_made() -> None:
-    with pytest.raises(ValueError, match=r"ReplayBuffer: size must be at least 10 for Sequences.*, got 8"):
-        ReplayBuffer.create_factory(size=8, sequences=Sequences(10))
-
-
-def test_sequences_cannot_change_while_the_storage_is_in_use() -> None:
-    with pytest.raises(ValueError, match="sequences is fixed once the object is made"):
-        made("uniform", Sequences(4)).update_storage_parameter("sequences", None)

@@ -52,10 +52,15 @@ def drawn(storage: Storage, count: int = 4) -> dict[int, Any]:
     return dict(enumerate(storage.generate_batches(count, 6)))
 
 
-@pytest.mark.quick_share(0.3, long=0.6)
-@pytest.mark.parametrize("keep_on_device", [False, True])
-@pytest.mark.parametrize("kind", ["vector", "frames", "dict of frames"])
-@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.quick_share(0.5)
+@pytest.mark.parametrize(
+    ("window", "kind", "keep_on_device"),
+    [
+        (window, kind, (row + column) % 2 == 0)
+        for row, window in enumerate(WINDOWS)
+        for column, kind in enumerate(("vector", "frames", "dict of frames"))
+    ],
+)
 def test_a_transform_changes_each_row_as_a_whole_and_no_other_field(
     window: str, kind: str, keep_on_device: bool
 ) -> None:

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from storages import Episodes, PERBuffer, Sequences
-from storages.core.kernels.step_windows import sequence_errors
 from storages.transition import EPISODE, ERRORS, INDICES, MASK
 from tests.support.model import ALGORITHM, Stream, equal
 
@@ -55,8 +54,7 @@ def test_errors_of_another_shape_than_the_batch_are_refused_with_both_shapes(kin
     assert before == after
 
 
-@pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["transitions", "packed episodes"])
 @pytest.mark.parametrize(
     "convert",
     [
@@ -104,15 +102,3 @@ def test_invalid_errors_are_refused_and_the_storage_can_still_be_saved_and_loade
     other = filled()
     other.load_state_dict(storage.state_dict())
     assert equal(next(storage.generate_batches(1, 16)), next(other.generate_batches(1, 16)))
-
-
-def test_compiled_code_is_never_given_more_or_fewer_errors_than_transitions() -> None:
-    storage = filled()
-    next(storage.generate_batches(1, 4))
-    priorities = storage.priorities
-    assert priorities is not None
-    for count in (1, 9):
-        with pytest.raises(ValueError, match=rf"got errors of shape \({count},\) for transitions of shape \(4,\)"):
-            priorities.update(np.arange(4), np.ones(count, np.float32))
-    with pytest.raises(IndexError, match="more episodes in EPISODE than in INDICES"):
-        sequence_errors(np.ones(3, np.float32), np.array([0, 1, 2]), 2, 0.9)

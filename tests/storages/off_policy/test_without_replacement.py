@@ -26,7 +26,7 @@ from storages import (
 )
 from storages.errors import DamageError
 from storages.transition import INDICES, WEIGHTS
-from tests.support.model import ALGORITHM, Model, Stream, equal, through_a_file
+from tests.support.model import ALGORITHM, Model, Stream, equal, through_a_file, unchanged
 from tests.support.profiles import examples
 from tests.support.windows_model import Episodic, row_of
 
@@ -217,9 +217,6 @@ def test_a_restored_storage_continues_its_pass(kind: str, prefetch: int, tmp_pat
 
 
 def test_passes_work_with_hindsight_and_n_steps() -> None:
-    def unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, *_: Any) -> Any:
-        return obs, rhs, obs2, rhs2, rew
-
     storage = made("passes", HERBuffer, her_function=unchanged, n_step=3)
     fill(storage)
     assert sorted(flat(rows(storage, 6, 10))) == list(range(80, 140))

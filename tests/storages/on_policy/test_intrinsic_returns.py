@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storages import GAEBuffer, VanillaOnPolicyBuffer, VTraceBuffer
+from storages import GAEBuffer, VanillaOnPolicyBuffer
 from storages.transition import (
     ADV,
     DONE,
@@ -150,30 +150,6 @@ def test_returns_do_not_include_rewards_of_another_stream_of_experience(cls: Any
     np.testing.assert_allclose(data[IRET][0], steps[0][IREW] + INTRINSIC_GAMMA * rest, rtol=1e-5)
 
 
-@pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer])
-def test_an_intrinsic_reward_of_one_has_the_value_one_over_one_minus_gamma_across_episodes(cls: Any) -> None:
-    worth = 1 / (1 - INTRINSIC_GAMMA)
-
-    class ExactActor(SummingActor):
-        def intrinsic_value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
-            return torch.full((len(obs), 1), worth)
-
-    algorithm = SimpleNamespace(gamma=GAMMA, intrinsic_gamma=INTRINSIC_GAMMA, intrinsic_returns_end=False)
-    storage = cls.create_factory(size=30)("cpu", ExactActor(), algorithm, None)
-    stream = Stream(3, "vector", False, np.random.default_rng(0))
-    ended = 0
-    for number in range(30):
-        paid = {IREW: np.ones((3, 1), np.float32), IVAL: np.full((3, 1), worth, np.float32)}
-        sample = valued(stream.step(), number) | paid
-        ended += int(sample[DONE2].sum())
-        storage.insert_transition(sample)
-    assert ended
-    storage.before_gradients()
-    data = storage.get_all_buffer_data()
-    torch.testing.assert_close(data[IRET], torch.full((30, 3, 1), worth))
-    torch.testing.assert_close(data[IADV], torch.zeros((30, 3, 1)), rtol=0, atol=1e-5)
-
-
 def test_replacing_intrinsic_rewards_requires_new_returns() -> None:
     storage = buffer(GAEBuffer, 2, ends=True)
     stream = Stream(1, "vector", False, np.random.default_rng(0))
@@ -189,11 +165,6 @@ def test_replacing_intrinsic_rewards_requires_new_returns() -> None:
     assert torch.equal(after[REW], before[REW])
     assert torch.equal(after[RET], before[RET])
     assert float(after[IADV][-1, 0]) == pytest.approx(float(before[IADV][-1, 0]) + 1)
-
-
-def test_computed_fields_list_intrinsic_returns_only_if_they_are_computed() -> None:
-    assert {IRET, IADV} <= GAEBuffer.computed_fields
-    assert not {IRET, IADV} & VTraceBuffer.computed_fields
 
 
 @pytest.mark.parametrize("last_is_skipped", [False, True])

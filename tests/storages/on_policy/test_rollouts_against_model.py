@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages import GAEBuffer, VanillaOnPolicyBuffer
-from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, RHS, RHS2, VAL
+from storages.transition import ADV, DONE, LOGP, OBS, OBS2, RET, REW, RHS, RHS2, VAL
 from tests.support.model import KINDS, Sample, Stream, assert_slice_is, equal, map_leaves
 from tests.support.profiles import examples
 from tests.support.rollouts import SummingActor, buffer, expected, summed
@@ -134,30 +134,6 @@ def test_a_rollout_of_a_recurrent_actor_is_divided_into_sequences(sequence_lengt
     assert_sequences_are_whole(storage, batches, sequence_length)
     assert sum(batch[REW].numel() for batch in batches) == 24
     assert len(list(storage.generate_batches(3, 8))) == 3
-
-
-@pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer])
-def test_a_constant_reward_of_one_has_the_value_one_over_one_minus_gamma(cls: Any) -> None:
-    gamma = 0.97
-    worth = 1 / (1 - gamma)
-
-    class ExactActor:
-        def value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
-            return torch.full((len(obs), 1), worth)
-
-    storage = buffer(cls, 40, gamma, ExactActor())
-    for start in range(0, 120, 40):
-        for number in range(start, start + 40):
-            seen, follows = (np.full((3, 2), n, np.float32) for n in (number, number + 1))
-            constant = {ACT: np.zeros((3, 1), np.float32), REW: np.ones((3, 1), np.float32)}
-            flags = {key: np.zeros((3, 1), bool) for key in (DONE, DONE2)}
-            values = {VAL: np.full((3, 1), worth, np.float32)}
-            storage.insert_transition(constant | flags | values | {OBS: seen, OBS2: follows})
-        storage.before_gradients()
-        data = storage.get_all_buffer_data()
-        torch.testing.assert_close(data[RET], torch.full((40, 3, 1), worth), rtol=1e-5, atol=0)
-        torch.testing.assert_close(data[ADV], torch.zeros((40, 3, 1)), rtol=0, atol=1e-3)
-        storage.reset()
 
 
 @pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer])

@@ -227,9 +227,7 @@ def test_generate_batches_validates_its_arguments_when_it_is_called(cls: Any, ar
 
 @pytest.mark.parametrize("gamma", [torch.tensor(0.9), float("nan"), -1, 1.5, "0.9", None, True])
 @pytest.mark.parametrize("cls", [GAEBuffer, ReplayBuffer])
-def test_an_invalid_discount_factor_is_refused_when_the_storage_is_made_and_when_it_is_used(
-    cls: Any, gamma: Any
-) -> None:
+def test_an_invalid_discount_factor_is_refused_when_a_storage_is_made_and_used(cls: Any, gamma: Any) -> None:
     algorithm = SimpleNamespace(gamma=gamma)
     with pytest.raises(ValueError, match=f"{cls.__name__}: the algorithm's gamma must"):
         cls.create_factory(size=3)("cpu", FakeActor(), algorithm, None)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from storages import EmptyStorageError, GAEBuffer, SampleError, VanillaOnPolicyBuffer
-from storages.transition import ADV, DONE, LOGP, OBS, OBS2, RET, REW, RHS, RHS2, VAL
+from storages.transition import ADV, DONE, LOGP, OBS, RET, REW, RHS, RHS2, VAL
 from tests.support.model import contents, equal, map_leaves, through_a_file
 from tests.support.rollouts import GAMMA, buffer, by_observation, step
 
@@ -52,15 +52,7 @@ def test_a_terminated_episode_does_not_bootstrap(make: Make) -> None:
     assert 99.0 not in storage.actor.asked
 
 
-def test_a_rollout_that_ends_with_a_termination_does_not_evaluate_the_actor(make: Make) -> None:
-    storage = make(size=2)
-    storage.insert_transition(step(1, 2, reward=1))
-    storage.insert_transition(step(2, 3, reward=2, terminated=1))
-    assert by_observation(storage, RET) == pytest.approx({1.0: 1 + GAMMA * 2, 2.0: 2})
-    assert storage.actor.asked == []
-
-
-def test_an_episode_cut_by_a_time_limit_still_bootstraps_from_its_own_last_observation(make: Make) -> None:
+def test_an_episode_cut_by_a_time_limit_bootstraps_from_its_own_last_observation(make: Make) -> None:
     storage = make()
     storage.insert_transition(step(1, 2, reward=1))
     storage.insert_transition(step(2, 7, reward=2, truncated=1))
@@ -70,62 +62,7 @@ def test_an_episode_cut_by_a_time_limit_still_bootstraps_from_its_own_last_obser
     assert returns[1.0] == pytest.approx(1 + GAMMA * returns[2.0])
 
 
-def test_an_episode_both_terminated_and_truncated_counts_as_terminated(make: Make) -> None:
-    storage = make(size=1)
-    storage.insert_transition(step(2, 7, reward=2, truncated=1, terminated=1))
-    assert by_observation(storage, RET) == {2.0: 2.0}
-
-
-@pytest.mark.parametrize("done", [0, 1])
-def test_returns_do_not_continue_across_an_interruption_of_the_stream(make: Make, done: int) -> None:
-    storage = make()
-    storage.insert_transition(step(1, 2, reward=1))
-    storage.insert_transition(step(60, 61, reward=5, done=done))
-    storage.insert_transition(step(61, 62, reward=5))
-    assert by_observation(storage, RET)[1.0] == pytest.approx(1 + GAMMA * 20)
-
-
-def test_an_episode_that_begins_at_the_last_observation_of_an_interrupted_one_is_separate(make: Make) -> None:
-    storage = make()
-    storage.insert_transition(step(1, 2, reward=1))
-    storage.insert_transition(step(2, 3, reward=500, done=1))
-    assert by_observation(storage, RET)[1.0] == pytest.approx(1 + GAMMA * 20)
-
-
-def test_returns_of_different_environments_are_independent(make: Make) -> None:
-    storage = make(size=2)
-    storage.insert_transition(step([1, 100], [2, 101], reward=[1, 2], terminated=[0, 1]))
-    storage.insert_transition(step([2, 200], [3, 201], reward=[3, 4]))
-    returns = by_observation(storage, RET)
-    assert returns[100.0] == pytest.approx(2)
-    assert returns[1.0] == pytest.approx(1 + GAMMA * (3 + GAMMA * 30))
-    assert returns[200.0] == pytest.approx(4 + GAMMA * 2010)
-
-
-def test_the_actor_evaluates_dict_observations_as_dicts(make: Make) -> None:
-    storage = make(size=1)
-    sample = step(1, 2, reward=1)
-    storage.insert_transition(sample | {OBS: {"x": sample[OBS]}, OBS2: {"x": sample[OBS2]}})
-    storage.before_gradients()
-    (batch,) = storage.generate_batches(1)
-    assert batch[RET].item() == pytest.approx(1 + GAMMA * 20)
-
-
-def test_a_recurrent_actor_evaluates_next_observations_with_the_next_recurrent_state(make: Make) -> None:
-    class RecurrentActor:
-        def value(self, obs: torch.Tensor, rhs: torch.Tensor, done: torch.Tensor) -> torch.Tensor:
-            return 10 * obs + rhs
-
-    storage = make(size=2, actor=RecurrentActor())
-    recurrent_state = lambda number: np.full((1, 1), number, np.float32)  # noqa: E731
-    storage.insert_transition(
-        step(1, 7, reward=1, truncated=1) | {RHS: recurrent_state(100), RHS2: recurrent_state(200)}
-    )
-    storage.insert_transition(step(50, 51, reward=2, done=1) | {RHS: recurrent_state(0), RHS2: recurrent_state(300)})
-    assert by_observation(storage, RET) == pytest.approx({1.0: 1 + GAMMA * 270, 50.0: 2 + GAMMA * 810})
-
-
-def test_steps_in_order_reset_the_recurrent_state_where_the_rollout_of_another_worker_goes_on(make: Make) -> None:
+def test_steps_in_order_reset_the_recurrent_state_where_another_worker_goes_on(make: Make) -> None:
     storage = make(size=4)
     for number, begins in ((1, 1), (2, 0), (61, 0), (62, 0)):
         states = {RHS: np.full((1, 1), number, np.float32), RHS2: np.full((1, 1), number + 1, np.float32)}
@@ -144,42 +81,7 @@ def test_a_changed_gamma_is_used_by_the_next_returns(make: Make) -> None:
     assert by_observation(storage, RET)[1.0] == pytest.approx(11)
 
 
-def test_a_rollout_may_be_prepared_before_it_is_full_and_again_later(make: Make) -> None:
-    storage = make()
-    storage.insert_transition(step(1, 2, reward=1))
-    assert by_observation(storage, RET) == pytest.approx({1.0: 1 + GAMMA * 20})
-    storage.insert_transition(step(2, 3, reward=2))
-    assert by_observation(storage, RET) == pytest.approx({1.0: 1 + GAMMA * (2 + GAMMA * 30), 2.0: 2 + GAMMA * 30})
-
-
 # Batches
-
-
-@pytest.mark.parametrize("inserted", [5, 3])
-@pytest.mark.parametrize("num_mini_batch", [1, 2, 4])
-def test_every_transition_is_used_once_per_epoch_in_a_new_order(make: Make, inserted: int, num_mini_batch: int) -> None:
-    storage = make(size=5)
-    for rollout in range(4):
-        for number in range(inserted):
-            first = 100 * rollout + 10 * number
-            storage.insert_transition(step([first, first + 1], [first + 10, first + 11], reward=[0, 0]))
-        storage.before_gradients()
-        batches = list(storage.generate_batches(num_mini_batch, None, num_epochs=3))
-        assert len(batches) == 3 * num_mini_batch
-        sizes = [len(batch[OBS]) for batch in batches]
-        assert max(sizes) - min(sizes) <= 1
-        expected = sorted(100 * rollout + 10 * n + env for n in range(inserted) for env in (0, 1))
-        orders = []
-        for epoch in range(3):
-            part = batches[epoch * num_mini_batch : (epoch + 1) * num_mini_batch]
-            orders.append([obs for batch in part for obs in batch[OBS][:, 0].tolist()])
-            assert sorted(orders[-1]) == expected
-            for batch in part:
-                assert torch.equal(batch[LOGP], batch[OBS])
-                assert torch.equal(batch[OBS2], batch[OBS] + 10)
-        assert orders[0] != orders[1]
-        storage.reset()
-        assert len(storage) == 0
 
 
 def test_batches_do_not_change_with_the_next_rollout(make: Make) -> None:
@@ -251,16 +153,6 @@ def test_loading_a_rollout_discards_earlier_returns(make: Make) -> None:
     with pytest.raises(RuntimeError, match=r"call before_gradients\(\) first"):
         loaded.generate_batches(1)
     assert by_observation(loaded, RET) == pytest.approx({1.0: 1 + GAMMA * 20})
-
-
-def test_loading_a_rollout_of_another_size_is_refused(make: Make) -> None:
-    storage, other = make(size=4), make(size=3)
-    storage.insert_transition(step(1, 2, reward=1))
-    other.insert_transition(step(3, 4, reward=1))
-    before = contents(other)
-    with pytest.raises(ValueError, match="made with size 3, saved with 4"):
-        other.load_state_dict(storage.state_dict())
-    assert contents(other) == before
 
 
 # Refusals
@@ -349,16 +241,6 @@ def test_non_finite_values_give_no_returns_and_keep_the_rollout(make: Make) -> N
     assert by_observation(storage, VAL) == {1.0: 1.0, 2.0: 2.0}
 
 
-def test_values_are_computed_again_after_further_insertions(make: Make) -> None:
-    storage = make(size=2, actor=RecordingActor(), values_when_full={VAL})
-    storage.insert_transition(without_value(step(1, 2, reward=1)))
-    assert by_observation(storage, VAL) == {1.0: 10.0}
-    storage.insert_transition(without_value(step(2, 3, reward=1)))
-    with pytest.raises(RuntimeError, match="call before_gradients"):
-        storage.generate_batches(1)
-    assert by_observation(storage, VAL) == {1.0: 10.0, 2.0: 20.0}
-
-
 def test_values_in_a_slice_are_replaced_by_those_of_the_receiving_actor(make: Make) -> None:
     one = make(size=2, actor=RecordingActor(), values_when_full={VAL})
     other = make(size=3, actor=RecordingActor(), values_when_full={VAL})
@@ -380,15 +262,6 @@ def test_values_without_their_trailing_axis_of_one_are_refused_when_inserted(
     with pytest.raises(SampleError, match=rf"{key} must have shape \(2, 1\), got"):
         storage.insert_transition(step([1, 2], [2, 3], [0, 0]) | {key: np.zeros(shape, np.float32)})
     assert len(storage) == 0
-
-
-def test_a_nan_reward_is_refused_in_the_middle_of_a_rollout(make: Make) -> None:
-    storage = make()
-    storage.insert_transition(step(1, 2, reward=1))
-    before = contents(storage)
-    with pytest.raises(SampleError, match="Reward of environment 0 is nan at step 1"):
-        storage.insert_transition(step(2, 3, reward=np.nan))
-    assert contents(storage) == before
 
 
 def test_batches_of_an_empty_rollout_or_without_returns_are_refused(make: Make) -> None:
@@ -415,7 +288,7 @@ def test_batches_of_an_empty_rollout_or_without_returns_are_refused(make: Make) 
         storage.generate_batches(1)
 
 
-def test_batches_are_refused_if_rewards_were_replaced_after_the_returns_were_computed(make: Make) -> None:
+def test_batches_are_refused_if_rewards_were_replaced_after_returns_were_computed(make: Make) -> None:
     storage = make()
     storage.insert_transition(step(1, 2, reward=1))
     storage.before_gradients()
@@ -474,3 +347,8 @@ def test_a_loaded_rollout_knows_how_many_transitions_were_ever_inserted(make: Ma
         storage.insert_transition(step(number, number + 1, reward=1))
     loaded.load_state_dict(through_a_file(storage.state_dict()))
     assert loaded.inserted == storage.inserted == 5
+
+
+def test_a_sequence_length_that_does_not_divide_the_rollout_is_refused() -> None:
+    with pytest.raises(ValueError, match="GAEBuffer: sequence_length must divide size=5, got 2"):
+        GAEBuffer.create_factory(size=5, sequence_length=2)

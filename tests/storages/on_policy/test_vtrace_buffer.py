@@ -93,21 +93,9 @@ def test_on_policy_returns_equal_those_of_gae(trace_lambda: float) -> None:
     assert {RET, ADV} <= batch.keys()
 
 
-@pytest.mark.parametrize("of_one", [0.2, 0.5, 0.9])
-def test_a_constant_reward_of_one_has_the_value_one_over_one_minus_gamma_for_every_policy(of_one: float) -> None:
-    inserted = samples(20, 2, Actor(0.5))
-    constant = {REW: np.ones((2, 1), np.float32)} | {key: np.zeros((2, 1), bool) for key in (DONE, DONE2, TRUNC2)}
-    for sample in inserted:
-        sample |= constant | {OBS: np.ones((2, 1), np.float32), OBS2: np.ones((2, 1), np.float32)}
-    storage = filled(VTraceBuffer.create_factory(size=20)("cpu", Actor(of_one, 10.0), ALGORITHM, None), inserted)
-    data = storage.get_all_buffer_data()
-    torch.testing.assert_close(data[RET], torch.full((20, 2, 1), 10.0))
-    torch.testing.assert_close(data[ADV], torch.zeros(20, 2, 1), rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("rho_bar", [0.3, 1.0, 1.2])
 @pytest.mark.parametrize("of_one", [0.5, 0.8])
-def test_values_converge_to_those_of_a_policy_between_both_and_of_the_current_one_where_both_are_equal(
+def test_values_converge_to_those_of_a_policy_between_the_acting_and_the_current_one(
     rho_bar: float, of_one: float
 ) -> None:
     between = np.minimum(rho_bar * 0.5, [1 - of_one, of_one])
@@ -136,14 +124,6 @@ class RecordingActor(Actor):
         return super().evaluate_actions(obs, rhs, done, action)
 
 
-def test_long_rollouts_are_evaluated_completely_in_parts() -> None:
-    actor, inserted = RecordingActor(), samples(700, 3, Actor(0.5))
-    filled(VTraceBuffer.create_factory(size=700)("cpu", actor, ALGORITHM, None), inserted)
-    parts = [obs for obs, rhs, _ in actor.asked if rhs is None]
-    assert max(len(part) for part in parts) * 3 <= 512
-    assert np.array_equal(torch.cat(parts), [sample[OBS] for sample in inserted])
-
-
 def test_a_recurrent_actor_evaluates_the_whole_rollout_from_its_first_state() -> None:
     actor, inserted = RecordingActor(), samples(700, 3, Actor(0.5))
     for number, sample in enumerate(inserted):
@@ -153,18 +133,6 @@ def test_a_recurrent_actor_evaluates_the_whole_rollout_from_its_first_state() ->
     assert np.array_equal(obs, [sample[OBS] for sample in inserted])
     assert np.array_equal(done, [sample[DONE] for sample in inserted])
     assert torch.equal(rhs, torch.zeros(3, 4))
-
-
-def test_no_returns_are_available_after_an_error_of_the_actor() -> None:
-    class Broken(Actor):
-        def evaluate_actions(self, *_: Any) -> Any:
-            raise ArithmeticError
-
-    storage = VTraceBuffer.create_factory(size=5)("cpu", Broken(0.5), ALGORITHM, None)
-    with pytest.raises(ArithmeticError):
-        filled(storage, samples(5, 2, Actor(0.5)))
-    with pytest.raises(RuntimeError, match="call before_gradients"):
-        storage.generate_batches(1)
 
 
 def test_steps_and_log_probabilities_of_the_acting_policy_are_required() -> None:

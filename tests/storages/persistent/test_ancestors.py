@@ -123,9 +123,7 @@ def test_a_whole_chain_is_read_from_its_end(tmp_path: Path, version: str) -> Non
     assert not repair(root / "c").dropped
 
 
-def test_an_ancestor_that_goes_on_and_drops_its_oldest_episodes_takes_only_these_away(
-    tmp_path: Path, version: str
-) -> None:
+def test_an_ancestor_that_drops_its_oldest_episodes_takes_only_these_away(tmp_path: Path, version: str) -> None:
     root = tmp_path / "x"
     for place, name in enumerate("ab"):
         storage = opened(root / name, 90, **({"ancestor": root / "a"} if place else {}))
@@ -236,7 +234,7 @@ def test_another_buffer_is_not_accepted_as_the_ancestor(tmp_path: Path, version:
 
 @pytest.mark.parametrize("repaired", ["the child", "the ancestor"])
 @pytest.mark.parametrize("harm", [flip_a_chunk, flip_the_log])
-def test_damage_of_an_ancestor_is_named_and_its_repair_or_that_of_the_child_keeps_the_rest(
+def test_damage_of_an_ancestor_is_named_and_a_repair_of_either_keeps_the_rest(
     harm: Callable[[Path], None], repaired: str, tmp_path: Path, version: str
 ) -> None:
     root = make_chain(tmp_path / "x")

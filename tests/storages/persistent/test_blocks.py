@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from storages.core.ring.snapshot import ArrayKey
-from storages.errors import DamageError
 from storages.persistent.log import records as blocks
-from storages.persistent.log.log_files import EMPTY_LOG, LogFiles, LogOffset
 from storages.persistent.log.records import CorruptRange, Record, StoredRecord
 
 FACTS = {"counters": {"generator": 2**127 + 1, "largest": 0.1, "name": "é"}, "none": None}
@@ -61,11 +59,6 @@ def test_records_are_read_as_they_were_written(size: int, tmp_path: Path) -> Non
     assert [one.end for one in found][-1] == (tmp_path / "file").stat().st_size
 
 
-def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    assert list(blocks.read(tmp_path / "file")) == []
-
-
 @pytest.mark.parametrize("junk", [b"x" * 3, b"x" * 500, b"\x89records" + b"x" * 100, bytes(4096)])
 def test_records_behind_corrupt_bytes_are_found(junk: bytes, tmp_path: Path) -> None:
     written(tmp_path / "one", block(1))
@@ -78,7 +71,7 @@ def test_records_behind_corrupt_bytes_are_found(junk: bytes, tmp_path: Path) -> 
     assert (flaw.begin, flaw.end, flaw.cut) == (len(one), len(one) + len(junk), False)
 
 
-def test_complete_records_of_a_truncated_file_are_read_and_the_rest_is_reported_as_cut(tmp_path: Path) -> None:
+def test_complete_records_of_a_truncated_file_are_read_and_the_rest_is_cut(tmp_path: Path) -> None:
     written(tmp_path / "file", block(1), block(2))
     data = (tmp_path / "file").read_bytes()
     half = len(data) // 2
@@ -103,73 +96,3 @@ def test_a_last_record_that_ends_in_zeros_is_reported_as_cut(synced: int, tmp_pa
 
 
 # Files
-
-
-def test_a_log_continues_in_new_files_and_deletes_old_ones(tmp_path: Path) -> None:
-    log = LogFiles(tmp_path, "steps", durable=False)
-    for commit in range(1, 7):
-        log.append(block(commit), new_file=commit in (3, 5))
-    assert log.numbers() == [1, 3, 5]
-    assert [found.record.commit for found, _ in log.read()] == [1, 2, 3, 4, 5, 6]
-    log.delete_before(3)
-    assert [found.record.commit for found, _ in log.read()] == [3, 4, 5, 6]
-    (place,) = (place for found, place in log.read() if found.record.commit == 4)
-    assert place.log_file == 3
-    log.cut(place)
-    assert log.end == place
-    log.append(block(5), new_file=False)
-    assert [found.record.commit for found, _ in log.read()] == [3, 4, 5]
-    log.cut(EMPTY_LOG)
-    assert log.numbers() == []
-    log.close()
-
-
-def test_a_reopened_log_continues_after_its_last_complete_record(tmp_path: Path) -> None:
-    log = LogFiles(tmp_path, "steps", durable=False)
-    log.append(block(1), new_file=False)
-    log.close()
-    with (tmp_path / "000000000001.steps").open("ab") as file:
-        file.write(b"half of a block")
-    again = LogFiles(tmp_path, "steps", durable=False)
-    ((_, place),) = again.read()
-    again.cut(place)
-    again.append(block(2), new_file=False)
-    again.close()
-    assert [found.record.commit for found, _ in again.read()] == [1, 2]
-
-
-def test_a_failed_write_leaves_the_log_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = LogFiles(tmp_path, "steps", durable=False)
-    log.append(block(1), new_file=False)
-    write = os.write
-
-    def fails(file: int, data: Any) -> int:
-        write(file, data[:50])
-        raise OSError(28, "No space left on device")
-
-    for in_new_file in (False, True):
-        with monkeypatch.context() as patched:
-            patched.setattr(blocks.os, "write", fails)
-            with pytest.raises(OSError, match="No space"):
-                log.append(block(2), new_file=in_new_file)
-        assert log.numbers() == [1]
-        assert [found.record.commit for found, _ in log.read()] == [1]
-    log.append(block(2), new_file=False)
-    assert [found.record.commit for found, _ in log.read()] == [1, 2]
-    log.close()
-
-
-def test_a_damage_error_names_the_steps_around_the_damage(tmp_path: Path) -> None:
-    log = LogFiles(tmp_path, "steps", durable=False)
-    for commit in (1, 2, 3):
-        log.append(block(commit), new_file=False)
-    log.close()
-    ends = [place.offset for _, place in log.read()]
-    data = bytearray((tmp_path / "000000000001.steps").read_bytes())
-    for place, steps in ((ends[0] + 3, "steps 15 to 30"), (ends[0] + 90, "steps 20 to 25"), (ends[1] + 3, "its end")):
-        damaged = data.copy()
-        damaged[place] ^= 1
-        (tmp_path / "000000000001.steps").write_bytes(damaged)
-        with pytest.raises(DamageError, match=f"000000000001.steps is damaged from byte .*{steps}"):
-            list(log.read())
-    assert LogOffset(1, ends[2]) == log.end

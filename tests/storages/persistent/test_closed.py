@@ -1,25 +1,15 @@
 """Reopening a closed storage: its content is complete, or an error names the files with missing content."""
 
-import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from storages.persistent import DamageError, PersistenceError, read_state, repair
+from storages.persistent import DamageError, repair
 from storages.persistent.log.json_file import read_verified, write_verified
-from tests.support.directories import Pair, made, small_segments
+from tests.support.directories import Pair, small_segments
 from tests.support.model import contents
-
-
-def truncated(path: Path) -> None:
-    os.truncate(path, path.stat().st_size - 20)
-
-
-def emptied(path: Path) -> None:
-    os.truncate(path, 0)
 
 
 @pytest.fixture
@@ -41,55 +31,11 @@ def closed(tmp_path: Path) -> Pair:
     return pair
 
 
-def last(directory: Path) -> Path:
-    return max(directory.glob("*.steps"))
-
-
-@pytest.mark.parametrize("change", [truncated, emptied, Path.unlink])
-def test_a_truncated_or_missing_last_file_is_named(closed: Pair, change: Callable[[Path], None]) -> None:
-    path = last(closed.directory)
-    change(path)
-    with pytest.raises(DamageError, match=path.name):
-        closed.open()
-    with pytest.raises(DamageError, match=path.name):
-        read_state(closed.directory)
-    assert repair(closed.directory).dropped
-    assert not repair(closed.directory).dropped
-    made("priority", closed.directory).close()
-
-
-def test_an_older_version_of_the_last_file_is_detected(closed: Pair) -> None:
-    path = last(closed.directory)
-    shutil.copy(closed.directory.parent / "older" / path.name, path)
-    with pytest.raises(DamageError, match=rf"{path.name}.* when the storage was closed, so that commits .* are gone"):
-        closed.open()
-
-
 def test_older_versions_of_all_files_but_the_closing_note_are_detected(closed: Pair) -> None:
     for path in (closed.directory.parent / "older").iterdir():
         shutil.copy(path, closed.directory / path.name)
     with pytest.raises(DamageError, match="when the storage was closed"):
         closed.open()
-
-
-def test_a_missing_first_file_that_only_a_checkpoint_needs_is_reported(closed: Pair) -> None:
-    path = min(closed.directory.glob("*.steps"))
-    path.unlink()
-    with pytest.raises(DamageError, match=f"{path.name} is missing"):
-        closed.open()
-    assert repair(closed.directory).dropped
-
-
-def test_a_damaged_closing_note_is_named_and_replaced(closed: Pair) -> None:
-    note = closed.directory / "closed.json"
-    note.write_bytes(note.read_bytes().replace(b"commit", b"comnit", 1))
-    with pytest.raises(DamageError, match=r"closed\.json is damaged"):
-        closed.open()
-    assert "closed.json" in repair(closed.directory).dropped[0]
-    closed.kept = closed.open()
-    closed.assert_same()
-    closed.close()
-    assert note.exists()
 
 
 @pytest.mark.parametrize("changed", [{"files": {"../other": 1}}, {"files": 7}, {"errors": "none"}, {"commit": "one"}])
@@ -115,38 +61,3 @@ def test_no_damage_is_reported_if_the_process_is_killed_after_a_rollback(tmp_pat
     assert contents(there) == contents(pair.twin)
     there.close()
     pair.close()
-
-
-def test_loading_a_state_changes_nothing_if_the_closing_note_cannot_be_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = Pair("plain", tmp_path, commit_every=4)
-    pair.insert(9)
-    state = pair.kept.state_dict()
-    pair.insert(9)
-    pair.reopen()
-    with monkeypatch.context() as patched:
-        patched.setattr(
-            Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(PermissionError(13, "no", "closed.json"))
-        )
-        with pytest.raises(PersistenceError, match="cannot be written"):
-            pair.kept.load_state_dict(state)
-    pair.assert_same()
-    pair.reopen()
-    pair.assert_same()
-    pair.close()
-
-
-@pytest.mark.parametrize("names", [("steps", "note"), ("manifest", "steps"), ("note", "manifest")])
-def test_swapped_files_are_named_and_dropped_by_a_repair(closed: Pair, names: tuple[str, str]) -> None:
-    folder = closed.directory
-    files = {"note": folder / "closed.json", "manifest": folder / "storage.json", "steps": last(folder)}
-    one, other = (files[name] for name in names)
-    data = one.read_bytes(), other.read_bytes()
-    one.write_bytes(data[1])
-    other.write_bytes(data[0])
-    with pytest.raises(PersistenceError, match=f"{one.name}|{other.name}"):
-        closed.open()
-    assert repair(folder).dropped
-    assert not repair(folder).dropped
-    made("priority", folder).close()

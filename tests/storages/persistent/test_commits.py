@@ -1,24 +1,19 @@
 """Commits in a background thread: later insertions do not alter them, and uncommitted steps stay within the limit."""
 
 import copy
-import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from storages.persistent import PersistenceError
-from storages.persistent.log import log_files as segments
 from storages.persistent.log import records as blocks
 from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.log_files import LogFiles
 from storages.persistent.replay import write_ahead_log
-from storages.persistent.replay.write_ahead_log import WriteAheadLog
-from tests.support.directories import Pair, files_no_longer_than, large_commits, longest_file_bytes, small_segments
-from tests.support.model import contents
+from tests.support.directories import Pair, small_segments
 
 
 @pytest.fixture
@@ -36,8 +31,9 @@ def writes_may_proceed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return go_on
 
 
-@pytest.mark.parametrize("kind", ["vector", "image", "frames", "dict of frames"])
-@pytest.mark.parametrize("way", ["plain", "recency"])
+@pytest.mark.parametrize(
+    ("way", "kind"), [("plain", "image"), ("plain", "dict of frames"), ("recency", "vector"), ("recency", "frames")]
+)
 def test_insertions_during_a_commit_do_not_alter_the_commit(
     way: str, kind: str, tmp_path: Path, writes_may_proceed: threading.Event
 ) -> None:
@@ -61,158 +57,14 @@ def test_insertions_during_a_commit_do_not_alter_the_commit(
     pair.close()
 
 
-@pytest.mark.parametrize(("commit_every", "size"), [(4, 12), (1000, 12), (1000, 30)])
-def test_an_insertion_waits_for_the_disk_if_too_many_steps_are_uncommitted(
-    commit_every: int, size: int, tmp_path: Path, writes_may_proceed: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = Pair("plain", tmp_path, commit_every=commit_every, size=size)
-    pair.insert(1)
-    writes_may_proceed.set()
-    pair.kept.flush()
-    writes_may_proceed.clear()
-    waiting, wait = threading.Event(), WriteAheadLog._wait
-
-    def waits(wal: WriteAheadLog) -> None:
-        if wal._writing is not None:
-            waiting.set()
-        wait(wal)
-
-    monkeypatch.setattr(WriteAheadLog, "_wait", waits)
-    inserting = threading.Thread(target=pair.insert, args=(size,), daemon=True)
-    inserting.start()
-    waiting.wait()
-    missing = pair.kept.ring.steps - pair.kept.observers.log.wal.written
-    writes_may_proceed.set()
-    inserting.join()
-    assert min(commit_every, size) // 2 <= missing <= min(commit_every, size)
-    pair.reopen()
-    pair.assert_same()
-    pair.close()
-
-
-def test_a_commit_of_every_step_is_on_disk_before_the_next_step(tmp_path: Path) -> None:
-    pair = Pair("plain", tmp_path, commit_every=1)
-    for step in range(20):
-        pair.insert()
-        assert pair.kept.observers.log.wal.written >= step
-    pair.close()
-
-
-@contextmanager
-def commits(size: str) -> Iterator[None]:
-    with large_commits() if size == "large" else nullcontext():
-        yield
-
-
-@pytest.mark.parametrize("size", ["small", "large"])
-def test_the_error_of_a_failed_commit_is_raised_by_an_insertion_that_stores_nothing(size: str, tmp_path: Path) -> None:
-    pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
-    with commits(size):
-        pair.insert(2)
-        pair.kept.observers.log.wal.wait()
-        with files_no_longer_than(longest_file_bytes(tmp_path) + 10):
-            wal = pair.kept.observers.log.wal
-            while pair.kept.ring.steps < wal._next_commit:
-                pair.insert(1)
-            if size == "large":
-                pair.insert(1)
-                assert wal._writing is not None
-                wal._writing.exception()
-            before = len(pair.kept)
-            with pytest.raises(PersistenceError, match="File too large"):
-                pair.kept.insert_transition(pair._stream.step())
-            assert len(pair.kept) == before
-    pair.insert(1)
-    pair.reopen()
-    pair.assert_same()
-    pair.close()
-
-
-def test_the_error_of_a_commit_that_fails_within_an_insertion_is_raised_by_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
-    pair.insert(2)
-    pair.kept.flush()
-    wal = pair.kept.observers.log.wal
-    submit = wal._executor.submit
-
-    def submit_and_wait(write: Any, *arguments: Any) -> Any:
-        writing = submit(write, *arguments)
-        writing.exception()
-        return writing
-
-    monkeypatch.setattr(wal._executor, "submit", submit_and_wait)
-    with large_commits(), files_no_longer_than(longest_file_bytes(tmp_path) + 10):
-        before = wal._next_commit
-        while wal._next_commit == before:
-            pair.insert(1)
-        with pytest.raises(PersistenceError, match="File too large"):
-            pair.kept.insert_transition(pair._stream.step())
-    pair.insert(1)
-    pair.reopen()
-    pair.assert_same()
-    pair.close()
-
-
-@pytest.mark.parametrize("way", ["plain", "recency"])
-def test_an_interrupted_commit_is_completed_by_the_next_one(
-    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = Pair(way, tmp_path)
-    pair.insert(8)
-    pair.update()
-    pair.kept.flush()
-    pair.insert(3)
-    pair.update()
-    for written in range(3):
-        write, left = os.write, [written]
-
-        def interrupted(file: int, data: Any, left: list[int] = left, write: Any = write) -> int:
-            left[0] -= 1
-            if left[0] < 0:
-                raise KeyboardInterrupt
-            return int(write(file, data[:60]))
-
-        with monkeypatch.context() as patched:
-            patched.setattr(blocks.os, "write", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                pair.kept.flush()
-    pair.reopen()
-    pair.assert_same()
-    pair.close()
-
-
-def test_an_interrupted_wait_does_not_cancel_the_commit_of_the_thread(
-    tmp_path: Path, writes_may_proceed: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = Pair("plain", tmp_path, commit_every=4)
-    pair.insert(2)
-    pending = pair.kept.observers.log.wal._writing
-    with monkeypatch.context() as patched:
-        patched.setattr(write_ahead_log, "wait", _interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            pair.kept.flush()
-    assert pair.kept.observers.log.wal._writing is pending
-    writes_may_proceed.set()
-    pair.reopen()
-    pair.assert_same()
-    pair.close()
-
-
-def _interrupted(_: Any) -> None:
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("way", ["plain", "priority"])
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize(
-    ("owner", "name"),
+    ("owner", "name", "way"),
     [
-        (blocks, "write"),
-        (LogFiles, "append"),
-        (LogFiles, "_opened"),
-        (CommitLog, "append"),
+        (blocks, "write", "plain"),
+        (LogFiles, "append", "priority"),
+        (LogFiles, "_opened", "plain"),
+        (CommitLog, "append", "priority"),
     ],
 )
 def test_a_small_commit_interrupted_at_any_call_is_stored_once(
@@ -247,35 +99,6 @@ def test_a_small_commit_interrupted_at_any_call_is_stored_once(
     pair.close()
 
 
-@pytest.mark.parametrize("way", ["plain", "priority"])
-def test_deleted_files_of_small_commits_are_reported(way: str, tmp_path: Path) -> None:
-    pair = Pair(way, tmp_path, commit_every=4)
-    pair.insert(6)
-    pair.kept.observers.log.wal.wait()
-    for path in tmp_path.glob("*.steps"):
-        path.unlink()
-    with pytest.raises(PersistenceError, match="is lost, but still in memory"):
-        pair.insert(20)
-    with pytest.raises(PersistenceError):
-        pair.kept.close()
-
-
-def test_closing_in_a_forked_process_does_not_alter_the_log_of_the_parent(tmp_path: Path) -> None:
-    pair = Pair("plain", tmp_path, commit_every=4)
-    pair.insert(11)
-    child = os.fork()
-    if child == 0:
-        try:
-            pair.kept.close()
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    pair.insert(20)
-    pair.reopen()
-    pair.assert_same()
-    pair.close()
-
-
 @pytest.mark.parametrize("steps", [0, 1])
 def test_repeated_updates_of_errors_do_not_grow_the_log_if_few_steps_are_inserted(
     steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -302,55 +125,3 @@ def test_a_storage_with_a_directory_cannot_be_copied(tmp_path: Path) -> None:
         copy.deepcopy(pair.kept)
     copy.deepcopy(pair.twin)
     pair.close()
-
-
-class Disk:
-    """Files as a power cut would leave them: data up to the last sync, under synced names."""
-
-    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._directory = directory
-        self._synced: dict[int, int] = {}
-        self._named: set[int] = set()
-        fdatasync, fsync = os.fdatasync, os.fsync
-
-        def data_is_safe(file: int) -> None:
-            fdatasync(file)
-            self._synced[os.fstat(file).st_ino] = os.fstat(file).st_size
-
-        def names_are_safe(file: int) -> None:
-            fsync(file)
-            if os.fstat(file).st_ino == directory.stat().st_ino:
-                self._named = {path.stat().st_ino for path in directory.iterdir()}
-            else:
-                self._synced[os.fstat(file).st_ino] = os.fstat(file).st_size
-
-        monkeypatch.setattr(segments.os, "fdatasync", data_is_safe)
-        monkeypatch.setattr(segments.os, "fsync", names_are_safe)
-
-    def after_a_power_cut(self, copy: Path, zeros: bool) -> Path:
-        """Copy the files; unsynced bytes become zeros or are missing."""
-        copy.mkdir()
-        for path in self._directory.iterdir():
-            inode, data = path.stat().st_ino, path.read_bytes()
-            if inode in self._named:
-                synced = self._synced.get(inode, 0)
-                (copy / path.name).write_bytes(data[:synced] + bytes(len(data) - synced) * zeros)
-        return copy
-
-
-@pytest.mark.parametrize("way", ["plain", "recency"])
-def test_commits_of_a_durable_storage_survive_a_power_cut(
-    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "kept").mkdir()
-    disk = Disk(tmp_path / "kept", monkeypatch)
-    with small_segments(2000):
-        pair = Pair(way, tmp_path / "kept", durable=True, commit_every=4)
-        for number in range(12):
-            pair.insert(5)
-            pair.kept.flush()
-            left = pair.open(disk.after_a_power_cut(tmp_path / f"left {number}", zeros=number % 2 == 0))
-            assert contents(left) == contents(pair.twin)
-            left.close()
-            pair.update()
-        pair.close()

@@ -142,9 +142,7 @@ STATES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("defect", STATES)
-def test_a_crafted_state_in_a_commit_is_refused_with_an_error_that_names_the_directory(
-    defect: str, tmp_path: Path
-) -> None:
+def test_a_crafted_state_in_a_commit_is_refused_by_the_name_of_the_directory(defect: str, tmp_path: Path) -> None:
     filled("priority", tmp_path, "vector")
     (tmp_path / "closed.json").unlink()
     rewritten(max(tmp_path.glob("*.steps")), facts(state=STATES[defect] | {"priorities": {"largest_error": 1.0}}))
@@ -177,9 +175,7 @@ UNUSABLE: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("defect", UNUSABLE)
-def test_an_unusable_generator_or_count_is_refused_when_it_is_opened_and_a_repair_keeps_all_steps(
-    defect: str, tmp_path: Path
-) -> None:
+def test_an_unusable_generator_or_count_is_refused_and_a_repair_keeps_all_steps(defect: str, tmp_path: Path) -> None:
     filled("priority", tmp_path, "vector")
     storage = made("priority", tmp_path, environments("vector", 2), size=SIZE)
     expected = contents(storage)

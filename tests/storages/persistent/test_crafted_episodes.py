@@ -103,9 +103,7 @@ STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 @pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("defect", STATES)
-def test_a_crafted_state_in_a_commit_is_refused_with_an_error_that_names_the_directory(
-    defect: str, tmp_path: Path
-) -> None:
+def test_a_crafted_state_in_a_commit_is_refused_by_the_name_of_the_directory(defect: str, tmp_path: Path) -> None:
     filled(tmp_path)
     path = max((tmp_path / "wal").glob("*.steps"))
     blocks_there = [one.record for one in blocks.read(path) if isinstance(one, blocks.StoredRecord)]
@@ -152,9 +150,7 @@ ERRORS_FILES: dict[str, Callable[[Record], Record]] = {
 
 @pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("defect", ERRORS_FILES)
-def test_crafted_errors_are_refused_by_the_name_of_their_file_and_a_repair_drops_them_and_keeps_all_episodes(
-    defect: str, tmp_path: Path
-) -> None:
+def test_crafted_errors_are_refused_by_name_and_a_repair_keeps_all_episodes(defect: str, tmp_path: Path) -> None:
     filled(tmp_path, alpha=0.5)
     path = with_errors(tmp_path, ERRORS_FILES[defect])
     with pytest.raises(DamageError, match=rf"{path} is damaged, or was not written .*repair\(.* keeps all episodes"):
@@ -167,7 +163,7 @@ def test_crafted_errors_are_refused_by_the_name_of_their_file_and_a_repair_drops
     storage.close()
 
 
-def test_errors_of_transitions_that_no_longer_exist_are_dropped_and_the_buffer_can_be_closed(tmp_path: Path) -> None:
+def test_errors_of_transitions_that_no_longer_exist_are_dropped(tmp_path: Path) -> None:
     filled(tmp_path, alpha=0.5)
     path = with_errors(tmp_path, beginning_at(2**40))
     storage = buffer(tmp_path, alpha=0.5)
@@ -178,7 +174,7 @@ def test_errors_of_transitions_that_no_longer_exist_are_dropped_and_the_buffer_c
     assert not np.isnan(one.arrays[ArrayKey("errors")][0][-len(storage) :]).any()
 
 
-def test_a_buffer_can_be_closed_that_was_killed_after_a_rollback_beyond_its_newest_errors(tmp_path: Path) -> None:
+def test_a_buffer_that_was_killed_after_a_rollback_beyond_its_errors_can_be_closed(tmp_path: Path) -> None:
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     storage = buffer(tmp_path / "kept", alpha=0.5)
     for _ in range(20):

@@ -11,7 +11,15 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storages import Episodes, PersistentEpisodicBuffer, RateLimit, RateLimitError, SampleError, Sequences
+from storages import (
+    EmptyStorageError,
+    Episodes,
+    PersistentEpisodicBuffer,
+    RateLimit,
+    RateLimitError,
+    SampleError,
+    Sequences,
+)
 from storages.persistent import PersistenceError
 from tests.support.episodic import EpisodesModel, Twins, buffer, updated
 from tests.support.model import KINDS, Stream, contents, equal, through_a_file
@@ -344,4 +352,15 @@ def test_stored_transitions_cannot_be_replaced(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="stored transitions cannot be replaced"):
         storage.insert_single_tensor_slice("Reward", np.ones((1, 1, 1), np.float32))
     assert contents(storage) == before
+    storage.close()
+
+
+def test_batches_before_the_first_end_of_an_episode_are_refused_with_the_reason(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
+    never = {key: np.zeros((2, 1), np.bool_) for key in ("NextDone", "NextTruncated")}
+    storage.insert_transition(stream.step() | never)
+    with pytest.raises(EmptyStorageError, match="no episode has ended yet, and batches hold finished episodes only"):
+        storage.generate_batches(1, 4)
+    with pytest.raises(ValueError, match="only a buffer with read_only=True is refreshed"):
+        storage.refresh()
     storage.close()

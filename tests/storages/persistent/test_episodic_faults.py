@@ -5,18 +5,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from storages import ReplayBuffer, SampleError
+from storages import ReplayBuffer
 from storages.persistent import DamageError, PersistenceError, read_state, repair
-from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.log.notes import MARKER_NAME, write_marker
-from tests.support import killing_episodic
+from tests.storages.persistent import killing_episodic
 from tests.support.episodic import EpisodesModel, buffer, updated
 from tests.support.model import Stream, contents
 from tests.support.profiles import examples
@@ -77,60 +75,6 @@ def flip(path: Path, place: float = 0.5) -> None:
     path.write_bytes(data)
 
 
-DAMAGE: dict[str, Callable[[Path], Path]] = {
-    "a chunk was cut": lambda there: _damaged(chunk(there), lambda path: os.truncate(path, path.stat().st_size // 2)),
-    "a chunk is empty": lambda there: _damaged(chunk(there), lambda path: os.truncate(path, 0)),
-    "a bit of a chunk flipped": lambda there: _damaged(chunk(there, 1), flip),
-    "a bit of its checksum flipped": lambda there: _damaged(chunk(there, 1), lambda path: flip(path, 1.0)),
-    "a chunk is missing": lambda there: _damaged(chunk(there), Path.unlink),
-    "a chunk is replaced by another": lambda there: _damaged(
-        chunk(there), lambda path: shutil.copy(chunk(there, 1), path)
-    ),
-    "a bit of a record flipped": lambda there: _damaged(min(there.glob("*.segments")), lambda path: flip(path, 0.4)),
-    "metadata is damaged": lambda there: _damaged(
-        there / "episodes" / "Reward" / "zarr.json",
-        lambda path: path.write_text(path.read_text().replace("float32", "float64")),
-    ),
-    "metadata is missing": lambda there: _damaged(there / "episodes" / "zarr.json", Path.unlink),
-    "the manifest is damaged": lambda there: _damaged(there / "episodes.json", lambda path: flip(path, 0.3)),
-    "errors are damaged": lambda there: _damaged(there / "errors", flip),
-    "the write-ahead log is damaged": lambda there: _damaged(
-        min((there / "wal").glob("*.steps")), lambda path: flip(path, 0.4)
-    ),
-}
-
-
-def _damaged(path: Path, harm: Callable[[Path], Any]) -> Path:
-    harm(path)
-    return path
-
-
-@pytest.mark.quick_share(0.3)
-@pytest.mark.parametrize("defect", DAMAGE)
-def test_damage_is_reported_and_repaired_and_other_episodes_remain(defect: str, tmp_path: Path) -> None:
-    storage, _ = filled(tmp_path, alpha=0.5)
-    updated(storage, 0)
-    storage.close()
-    before = opened_and_read(tmp_path)
-    path = DAMAGE[defect](tmp_path)
-    named = path.parent if defect == "the write-ahead log is damaged" else path
-    with pytest.raises(PersistenceError) as found:
-        opened_and_read(tmp_path)
-    assert str(named) in str(found.value)
-    done = repair(tmp_path)
-    assert any(str(named) in line for line in done.dropped), done
-    after = opened_and_read(tmp_path)
-    keeps_all = path.name in ("episodes.json", "zarr.json", "errors") or "write-ahead" in defect
-    assert len(after) == len(before) if keeps_all else 0 < len(after) <= len(before)
-    assert keeps_all or "record" in defect or len(after) < len(before)
-    for episode in after:
-        assert any(same(episode, other) for other in before)
-    assert repair(tmp_path).dropped == ()
-    again, _ = filled(tmp_path, seed=1, alpha=0.5)
-    assert len(updated(again, 3)) == 3
-    again.close()
-
-
 def test_the_write_ahead_log_can_be_repaired_by_itself(tmp_path: Path) -> None:
     storage, episodes = filled(tmp_path)
     storage.close()
@@ -141,19 +85,6 @@ def test_the_write_ahead_log_can_be_repaired_by_itself(tmp_path: Path) -> None:
     assert repair(tmp_path / "wal").dropped
     assert len(opened_and_read(tmp_path)) == len(episodes)
     assert repair(tmp_path).dropped == ()
-
-
-def test_a_file_that_is_missing_since_closing_is_named_with_a_remedy(
-    tmp_path: Path,
-) -> None:
-    storage, _ = filled(tmp_path)
-    storage.close()
-    path = max(tmp_path.glob("*.segments"))
-    path.unlink()
-    with pytest.raises(DamageError, match=rf"{path.name} is missing.* when the storage was closed.*\.repair\("):
-        buffer(tmp_path)
-    assert path.name in repair(tmp_path).dropped[0]
-    assert opened_and_read(tmp_path) == []
 
 
 @pytest.mark.long
@@ -185,16 +116,6 @@ def test_chunks_without_a_record_are_deleted_and_incomplete_records_ignored(tmp_
     assert not stray.exists()
 
 
-def test_only_one_buffer_writes_at_a_time_and_a_closed_one_refuses_insertions(tmp_path: Path) -> None:
-    storage, _ = filled(tmp_path)
-    with pytest.raises(PersistenceError, match=f"in use by process {os.getpid()} on host"):
-        buffer(tmp_path)
-    storage.close()
-    with pytest.raises(PersistenceError, match=r"nothing can be written to .* closed"):
-        storage.insert_transition(Stream(2, "vector", False, np.random.default_rng(0)).step())
-    assert len(updated(storage, 0)) == 3
-
-
 def test_a_directory_with_other_content_is_refused(tmp_path: Path) -> None:
     storage, _ = filled(tmp_path / "episodes")
     storage.close()
@@ -207,43 +128,6 @@ def test_a_directory_with_other_content_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other" / "thesis.tex").touch()
     with pytest.raises(PersistenceError, match=r"holds something else \(thesis\.tex\)"):
         buffer(tmp_path / "other")
-
-
-def test_observations_of_another_layout_are_refused(tmp_path: Path) -> None:
-    storage, _ = filled(tmp_path)
-    storage.close()
-    again = buffer(tmp_path)
-    with pytest.raises(SampleError, match="Observation"):
-        again.insert_transition(Stream(2, "double", False, np.random.default_rng(0)).step())
-    again.close()
-    with pytest.raises(PersistenceError, match="stacked frames"):
-        buffer(tmp_path, "frames")
-
-
-def test_a_failed_write_is_reported_and_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from storages.persistent.episodes import segment_store
-
-    storage, stream, model = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0)), EpisodesModel(40)
-    write = segment_store._write
-
-    def full(path: Path, data: bytes, durable: bool) -> None:
-        path.write_bytes(data[:3])
-        raise OSError(28, "No space left on device")
-
-    insert(storage, stream, model, 40)
-    storage.flush()
-    monkeypatch.setattr(segment_store, "_write", full)
-    for _ in range(3):
-        assert "free disk space" in inserted_until_refused(storage, stream, model)
-    with pytest.raises(PersistenceError, match="Nothing is lost"):
-        storage.flush()
-    monkeypatch.setattr(segment_store, "_write", write)
-    insert(storage, stream, model, 40)
-    model.assert_holds(storage)
-    storage.close()
-    again = buffer(tmp_path)
-    model.assert_holds(again)
-    again.close()
 
 
 def insert(storage: Any, stream: Stream, model: EpisodesModel, steps: int = 1) -> None:
@@ -283,7 +167,7 @@ def test_a_deleted_directory_is_reported_and_the_data_in_memory_remains(tmp_path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user and change it back")
-def test_a_lost_write_permission_is_reported_and_writing_continues_once_it_is_granted(tmp_path: Path) -> None:
+def test_a_lost_write_permission_is_reported_and_writing_continues_once_granted(tmp_path: Path) -> None:
     storage, stream = buffer(tmp_path / "kept", commit_every=4), Stream(2, "vector", False, np.random.default_rng(0))
     model = EpisodesModel(40)
     insert(storage, stream, model, 60)
@@ -367,49 +251,6 @@ def test_a_buffer_continues_from_an_ancestor_and_leaves_it_unchanged(tmp_path: P
     assert files == {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()}
     own = sum(path.stat().st_size for path in (tmp_path / "new").rglob("c.*"))
     assert own > 0
-
-
-def test_another_or_a_missing_ancestor_is_refused(tmp_path: Path) -> None:
-    for seed, name in enumerate(("one", "two")):
-        storage, _ = filled(tmp_path / name, seed=seed)
-        storage.close()
-    with pytest.raises(PersistenceError, match=r"the ancestor .* holds no episodes"):
-        buffer(tmp_path / "new", ancestor=tmp_path / "nothing")
-    buffer(tmp_path / "new", ancestor=tmp_path / "one").close()
-    with pytest.raises(PersistenceError, match=r"the ancestor of .* is .*one, or where that was moved, not .*two"):
-        buffer(tmp_path / "new", ancestor=tmp_path / "two")
-    shutil.rmtree(tmp_path / "one")
-    with pytest.raises(PersistenceError, match=r"one, the ancestor of .*new, is missing"):
-        buffer(tmp_path / "new")
-
-
-def test_a_kill_during_a_rollback_leaves_no_later_episodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
-    samples = [stream.step() for _ in range(90)]
-    for sample in samples[:50]:
-        storage.insert_transition(sample)
-    state = storage.state_dict()
-    for sample in samples[50:]:
-        storage.insert_transition(sample)
-    storage.flush()
-    directory = storage._directory
-    directory.flush_queue.seal(directory.live_range.live)
-    storage.flush()
-
-    def killed(self: Any, record: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(SegmentStore, "roll_back", killed)
-        with pytest.raises(KeyboardInterrupt):
-            storage.load_state_dict(state)
-    # The lock is released without further writes, as if the process had been killed.
-    storage.observers.log.release()
-    again, model = buffer(tmp_path), EpisodesModel(40)
-    for sample in samples[: again._directory.memtable.ring.steps]:
-        model.insert(sample)
-    model.assert_holds(again)
-    again.close()
 
 
 def test_a_damaged_rollback_marker_is_named_and_repaired(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from storages.persistent import PersistenceError
-from tests.support.added_episodes import AddedHistory
 from tests.support.disk import FAILURES, SHORT, TORN, WRITES, Fault, watched
-from tests.support.histories import EpisodicHistory, History, RingHistory, small_files
+from tests.support.histories import AddedHistory, EpisodicHistory, History, RingHistory, small_files
 from tests.support.profiles import FULL, is_nightly
 
 KINDS = (*FAILURES, SHORT, TORN)

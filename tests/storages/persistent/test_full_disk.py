@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import filling_disk
+from tests.storages.persistent import filling_disk
 
 DISK_BYTES = 4_000_000
 IN_OWN_NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from storages.persistent import PersistenceError, repair
-from tests.storages.persistent.test_damage_of_each_file import KINDS, assert_true, filled, held
+from tests.storages.persistent.test_damage_of_each_file import KINDS, Numbered, assert_true, filled, held
 from tests.storages.persistent.test_faults_while_opening import faults
 from tests.support.damage import damages
 from tests.support.disk import watched
 from tests.support.histories import small_files
-from tests.support.numbered import Numbered
 from tests.support.power_cut import MODELS, FileSystem
 from tests.support.profiles import by_profile
 

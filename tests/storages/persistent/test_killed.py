@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import killing
+from tests.storages.persistent import killing
 from tests.support.profiles import examples
 
 KILLS = int(os.environ.get("STORAGE_KILLS", examples(12)))

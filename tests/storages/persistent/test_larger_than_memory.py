@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from storages import Episodes, PersistentEpisodicBuffer, Sequences
-from storages.transition import ACT, DONE, DONE2, INDICES, MASK, OBS, OBS2, REW, TRUNC2
-from tests.support import limited_memory
+from storages.transition import ACT, DONE, DONE2, MASK, OBS, OBS2, REW, TRUNC2
+from tests.storages.persistent import limited_memory
 from tests.support.episodic import Twins, updated
-from tests.support.model import ALGORITHM, equal, through_a_file
+from tests.support.model import ALGORITHM, through_a_file
 
 BUDGET = 30_000
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": "largest"}
@@ -66,15 +66,6 @@ def test_over_several_passes_all_transitions_are_drawn_equally_often(tmp_path: P
     assert counts.max() < 120
     assert counts.std() < 2.0 * np.sqrt(expected)
     storage.close()
-
-
-@pytest.mark.long
-def test_equal_seeds_draw_equal_batches(tmp_path: Path) -> None:
-    one, two = (filled(tmp_path / name, **PRIORITIES) for name in ("one", "two"))
-    for seed in range(20):
-        assert equal(updated(one, seed), updated(two, seed))
-    one.close()
-    two.close()
 
 
 @pytest.mark.quick_share(0.2, long=0.6)
@@ -132,14 +123,6 @@ def test_errors_are_restored_when_transitions_return_to_memory(tmp_path: Path) -
     again.close()
 
 
-def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
-    storage = filled(tmp_path, episodes=100)
-    for _ in range(20):
-        list(storage.generate_batches(30, 32))
-        assert storage.nbytes <= BUDGET
-    storage.close()
-
-
 @pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize("length", [1, 3])
 def test_short_episodes_do_not_exceed_the_budget(length: int, tmp_path: Path) -> None:
@@ -180,18 +163,6 @@ def test_sequences_do_not_reach_into_other_episodes(tmp_path: Path) -> None:
         steps = np.diff(numbers, axis=0)
         assert np.all(np.where(real[1:], steps == 1, steps == 0))
         assert np.all(numbers // 10 == numbers[:1] // 10)
-    storage.close()
-
-
-@pytest.mark.long
-def test_an_error_of_a_transition_that_left_memory_changes_no_other_priority(tmp_path: Path) -> None:
-    storage = filled(tmp_path, **{**PRIORITIES, "default_error": 1.0})
-    old = next(iter(storage.generate_batches(1, 32)))
-    list(storage.generate_batches(500, 32))
-    assert int(old[INDICES].max()) < storage.ring.start
-    before = storage.priorities.errors_of(storage.ring.start, storage.ring.end)
-    storage.after_gradients(old, {"Errors": torch.full((32, 1), 50.0)})
-    assert np.array_equal(storage.priorities.errors_of(storage.ring.start, storage.ring.end), before)
     storage.close()
 
 

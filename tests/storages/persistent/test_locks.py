@@ -66,13 +66,6 @@ def test_a_second_process_is_refused_although_the_lock_file_was_deleted(tmp_path
     assert opened_by_another_process(tmp_path) == "opened\n"
 
 
-def test_the_error_explains_that_deleting_files_does_not_release_the_lock(tmp_path: Path) -> None:
-    storage = made("plain", tmp_path)
-    with pytest.raises(PersistenceError, match="The lock ends with its process, and not by deleting files"):
-        made("plain", tmp_path)
-    storage.close()
-
-
 @pytest.fixture
 def no_locks_of_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders cannot be locked, as on network file systems."""

@@ -1,9 +1,5 @@
 """A process that may open no more files: the error names the limit."""
 
-import os
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +9,7 @@ import pytest
 import storages
 from storages import PersistenceError
 from tests.support.model import ALGORITHM, Stream, environments
+from tests.support.open_files import files_left
 
 KINDS: dict[str, Any] = {
     "steps": lambda directory: storages.PERBuffer.create_factory(
@@ -22,18 +19,6 @@ KINDS: dict[str, Any] = {
         size=100, directory=directory, commit_every=10
     ),
 }
-
-
-@contextmanager
-def no_more_open_files() -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest_free = os.open(os.devnull, os.O_RDONLY)
-    os.close(lowest_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def made(kind: str, directory: Path) -> Any:
@@ -51,5 +36,5 @@ def test_a_storage_that_cannot_be_opened_says_how(kind: str, tmp_path: Path) -> 
         for _ in range(20):
             storage.insert_transition(stream.step())
         storage.close()
-    with no_more_open_files(), pytest.raises(PersistenceError, match=r"; close files, of which .* by `ulimit -n \d+`"):
+    with files_left(0), pytest.raises(PersistenceError, match=r"; close files, of which .* by `ulimit -n \d+`"):
         made(kind, tmp_path / "kept")

@@ -9,12 +9,18 @@ import pytest
 
 from storages.persistent import PersistenceError
 from tests.storages.persistent.test_faults_of_each_call import HISTORIES
-from tests.storages.persistent.test_faults_while_opening import states_left
+from tests.storages.persistent.test_faults_while_opening import (
+    Bounds,
+    Left,
+    assert_left,
+    bounds_at,
+    reopen,
+    states_left,
+)
 from tests.support.disk import watched
 from tests.support.histories import EpisodicHistory, History, small_files
 from tests.support.power_cut import MODELS
 from tests.support.profiles import FULL, is_nightly
-from tests.support.reopening import Bounds, Left, assert_left, bounds_at, reopen
 
 
 def cut_while_opening(

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from storages.datasets import open_dataset
-from storages.errors import DamageError
 from storages.persistent import PersistenceError
 from storages.persistent.episodes import segment_store
 from tests.support.episodic import buffer, updated
@@ -85,20 +84,6 @@ def test_a_data_set_is_opened_while_the_writer_drops_what_is_being_read(
     for one, other in zip(read, storage.episodes(), strict=True):
         np.testing.assert_equal([one.observations, one.fields], [other.observations, other.fields])
     storage.close()
-
-
-def test_a_damaged_segment_of_a_small_buffer_is_named_when_its_episodes_are_read(tmp_path: Path) -> None:
-    stream = Stream(2, "vector", False, np.random.default_rng(0))
-    storage = buffer(tmp_path, size=200)
-    for _ in range(150):
-        storage.insert_transition(stream.step())
-    storage.close()
-    chunk = sorted((tmp_path / "episodes").rglob("c.*"))[-1]
-    chunk.write_bytes(bytes(chunk.stat().st_size))
-    dataset = open_dataset(tmp_path)
-    assert len(dataset) > 0
-    with pytest.raises(DamageError, match="is damaged"):
-        list(dataset)
 
 
 def test_a_reader_follows_a_rollback_of_the_writer(tmp_path: Path) -> None:
@@ -179,16 +164,6 @@ def test_a_read_only_buffer_saves_and_loads_its_state(tmp_path: Path) -> None:
     assert equal(updated(reader, 2), wanted)
     for one in (reader, other):
         one.close()
-
-
-def test_the_text_of_a_read_only_buffer_counts_no_environments(tmp_path: Path) -> None:
-    storage, stream = buffer(tmp_path, size=1_000), Stream(2, "vector", False, np.random.default_rng(0))
-    storage.insert_transition(stream.step())
-    storage.close()
-    reader = buffer(tmp_path, size=1_000, read_only=True)
-    assert repr(storage).endswith("in memory, 2 environments)")
-    assert repr(reader).endswith("in memory, read-only)")
-    reader.close()
 
 
 def test_a_closed_read_only_buffer_refuses_to_refresh(tmp_path: Path) -> None:

@@ -2,17 +2,12 @@
 
 import itertools
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from storages.persistent import DamageError, PersistenceError, read_state
-from storages.persistent.log import records as blocks
-from storages.persistent.replay import recovery
 from storages.persistent.replay.ring_manifest import RingManifest
 from storages.transition import REW
 from tests.support.directories import SIZE, Pair, made, small_segments
@@ -62,75 +57,10 @@ def test_a_reader_beside_a_writer_sees_the_steps_of_a_commit(
         pair.close()
 
 
-def test_a_directory_made_while_a_reader_opens_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    exists, pairs = Path.exists, list[Pair]()
-
-    def made_afterwards(path: Path) -> bool:
-        there = exists(path)
-        if path == tmp_path / RingManifest.name:
-            monkeypatch.undo()
-            pairs.append(Pair("plain", tmp_path, commit_every=3))
-            pairs[0].insert(9)
-            pairs[0].kept.flush()
-        return there
-
-    monkeypatch.setattr(Path, "exists", made_afterwards)
-    assert read_state(tmp_path)["ring"]["steps"] == 9
-    pairs[0].close()
-
-
 def test_a_manifest_that_is_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
     (tmp_path / RingManifest.name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PersistenceError, match=r"storage\.json is a symbolic link, which is not followed"):
         read_state(tmp_path)
-
-
-def test_files_written_and_deleted_before_steps_are_read_are_not_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = Pair("priority", tmp_path, commit_every=3)
-    pair.insert(9)
-    pair.kept.flush()
-    recover, more = recovery.recover, [3]
-
-    def recover_after_more_commits(*given: Any) -> Any:
-        if more[0]:
-            more[0] -= 1
-            pair.insert(20)
-            pair.update()
-            # All steps go to a new file, and the older files are deleted.
-            pair.kept.observers.log.wal.flush(pair.kept.extra_state(), pair.kept.priorities, new_file=True)
-            pair.kept.flush()
-        return recover(*given)
-
-    monkeypatch.setattr(recovery, "recover", recover_after_more_commits)
-    with small_segments(100):
-        state = read_state(tmp_path)
-    assert torch.equal(state["priorities"]["errors"], pair.kept.priorities.state_dict()["errors"])
-    pair.close()
-
-
-def test_a_commit_written_while_commits_are_read_is_not_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = Pair("priority", tmp_path, commit_every=3)
-    pair.insert(9)
-    pair.update()
-    pair.kept.flush()
-    read, goes_on = blocks.read, [True]
-
-    def commit_after_the_first_record(path: Path, *given: Any) -> Iterator[Any]:
-        for found in read(path, *given):
-            if goes_on[0]:
-                goes_on[0] = False
-                pair.insert(3)
-                pair.update()
-                pair.kept.flush()
-            yield found
-
-    monkeypatch.setattr(blocks, "read", commit_after_the_first_record)
-    assert read_state(tmp_path)["ring"]["steps"] >= 9
-    assert not goes_on[0]
-    assert read_state(tmp_path)["ring"]["steps"] == pair.kept.ring.steps
-    pair.close()
 
 
 def test_real_damage_is_reported_beside_a_writer(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Repairs: damaged data is dropped and named, other data is unchanged, and steps are not joined across a gap."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +53,15 @@ def rows_of(storage: Any) -> Any:
     return map_leaves(storage.get_all_buffer_data(), torch.Tensor.numpy)
 
 
-@pytest.mark.quick_share(0.3, long=0.6)
-@pytest.mark.parametrize("place", [20, -50])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("way", ["plain", "priority"])
+@pytest.mark.quick_share(0.4)
+@pytest.mark.parametrize(
+    ("way", "kind", "place"),
+    [
+        (way, kind, (20, -50)[(row + number) % 2])
+        for number, kind in enumerate(KINDS)
+        for row, way in enumerate(("plain", "priority"))
+    ],
+)
 def test_a_repaired_storage_keeps_all_but_the_damaged_steps(way: str, kind: str, place: int, tmp_path: Path) -> None:
     samples = filled(way, tmp_path, kind)
     envs = environments(kind, 2)
@@ -162,35 +166,6 @@ def test_a_repair_keeps_the_earlier_errors_where_changed_ones_are_lost(tmp_path:
     storage.close()
 
 
-def test_a_missing_file_is_repaired_as_a_gap(tmp_path: Path) -> None:
-    filled("recency", tmp_path, "vector")
-    sorted(tmp_path.glob("*.steps"))[1].unlink()
-    with pytest.raises(DamageError, match="is missing"):
-        made("recency", tmp_path, size=SIZE)
-    (dropped,) = repair(tmp_path).dropped
-    assert "is missing" in dropped
-    made("recency", tmp_path, size=SIZE).close()
-
-
-@pytest.mark.parametrize("change", ["damaged", "deleted", "another format"])
-def test_a_repair_restores_the_manifest(change: str, tmp_path: Path) -> None:
-    filled("plain", tmp_path, "dict of frames")
-    manifest = tmp_path / "storage.json"
-    text = manifest.read_text()
-    if change == "deleted":
-        manifest.unlink()
-    else:
-        old, new = ('"size": 40', '"size": 41') if change == "damaged" else ('"format": 5', '"format": 9')
-        manifest.write_text(text.replace(old, new))
-    with pytest.raises(PersistenceError, match=r"storage\.json"):
-        made("plain", tmp_path, environments("dict of frames", 2), size=SIZE)
-    assert "storage.json" in repair(tmp_path).dropped[0]
-    assert manifest.read_text() == text
-    storage = made("plain", tmp_path, environments("dict of frames", 2), size=SIZE)
-    assert rows_of(storage)[REW][-1, 0, 0] == STEPS - 1
-    storage.close()
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_after_random_damage_and_a_repair_all_remaining_data_is_as_inserted(seed: int, tmp_path: Path) -> None:
     random = np.random.default_rng(seed)
@@ -260,25 +235,7 @@ def test_no_window_of_several_steps_reaches_across_a_gap(tmp_path: Path) -> None
     storage.close()
 
 
-def test_an_interrupted_repair_can_be_repeated(tmp_path: Path) -> None:
-    filled("priority", tmp_path / "one", "frames")
-    damage(sorted((tmp_path / "one").glob("*.steps"))[1], 0, -30)
-    shutil.copytree(tmp_path / "one", tmp_path / "two")
-    steps = repair(tmp_path / "one").steps
-    for path in (tmp_path / "one").iterdir():
-        # The new files exist, one of them incomplete, and no file was deleted yet.
-        shutil.copy(path, tmp_path / "two" / path.name)
-    newest = max((tmp_path / "two").glob("*.steps"))
-    for missing in (10, 0):
-        data = (tmp_path / "one" / newest.name).read_bytes()
-        newest.write_bytes(data[: len(data) - missing])
-        shutil.rmtree(tmp_path / "three", ignore_errors=True)
-        shutil.copytree(tmp_path / "two", tmp_path / "three")
-        assert repair(tmp_path / "three").steps == steps
-        made("priority", tmp_path / "three", environments("frames", 2), size=SIZE).close()
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["vector", "dict of frames"])
 def test_a_repair_of_an_intact_storage_changes_no_files(kind: str, tmp_path: Path) -> None:
     filled("priority", tmp_path, kind)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -307,7 +264,7 @@ def test_directories_that_cannot_be_repaired_are_refused_and_left_unchanged(tmp_
 
 
 @pytest.mark.parametrize("kind", ["frames", "dict of frames"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_frame_stack_crosses_a_gap_before_commits_of_a_few_steps(
     seed: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,9 +27,21 @@ def without_its_end(directory: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-@pytest.mark.parametrize("size", [20, 40, pytest.param(None, marks=pytest.mark.long)])
-@pytest.mark.parametrize("harm", [deleted, flipped_at_the_beginning, without_its_end])
-@pytest.mark.parametrize("later", [5, *(pytest.param(steps, marks=pytest.mark.long) for steps in (0, 20, 90))])
+@pytest.mark.quick_share(0.4)
+@pytest.mark.parametrize(
+    ("harm", "later", "size"),
+    [
+        (deleted, 5, 20),
+        (flipped_at_the_beginning, 5, 40),
+        (without_its_end, 5, None),
+        (deleted, 90, None),
+        (flipped_at_the_beginning, 0, 20),
+        (without_its_end, 20, 20),
+        (deleted, 20, 40),
+        (flipped_at_the_beginning, 90, None),
+        (without_its_end, 90, 40),
+    ],
+)
 def test_a_repaired_buffer_opens_again_after_healthy_use(
     harm: Callable[[Path], None], later: int, size: int | None, tmp_path: Path
 ) -> None:

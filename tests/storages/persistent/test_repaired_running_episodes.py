@@ -58,7 +58,7 @@ def expected(steps: list[Any], logged: int, in_segments: int, watermarks: list[i
     place=st.floats(0, 1),
     seed=st.integers(0, 10**6),
 )
-def test_episodes_that_were_logged_before_the_damage_are_kept_and_later_ones_are_added(
+def test_episodes_logged_before_the_damage_are_kept_and_later_ones_are_added(
     tmp_path_factory: pytest.TempPathFactory, inserted: int, closed_after: int, place: float, seed: int
 ) -> None:
     stream = Stream(2, "vector", False, np.random.default_rng(seed))

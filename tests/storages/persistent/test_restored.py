@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from storages import NStepReplayBuffer, PERBuffer, ReplayBuffer
 from storages.transition import REW
 from tests.support.directories import SIZE, WAYS, Pair, made, small_segments
-from tests.support.model import ALGORITHM, KINDS, Stream, contents
+from tests.support.model import KINDS, contents
 from tests.support.profiles import examples
 
 STEP = st.sampled_from(
@@ -111,30 +111,6 @@ def test_an_empty_storage_can_be_reopened(tmp_path: Path) -> None:
         storage.close()
 
 
-def test_a_stream_interrupted_after_a_commit_is_not_joined_with_the_next(tmp_path: Path) -> None:
-    pair = Pair("n steps", tmp_path, num_envs=2, commit_every=1)
-    pair.insert(4)
-    pair.kept.flush()
-    pair._stream = Stream(2, "vector", True, np.random.default_rng(9))
-    pair.insert(1)
-    pair.reopen()
-    pair.assert_same()
-    assert pair.kept.ring.broken()[-2].all()
-    pair.close()
-
-
-def test_an_episode_end_without_a_flag_in_a_step_is_kept(tmp_path: Path) -> None:
-    pair = Pair("hindsight", tmp_path)
-    pair.insert(4)
-    pair.kept.flush()
-    for one in (pair.kept, pair.twin):
-        one.end_episode()
-    pair.reopen()
-    pair.insert(2)
-    pair.assert_same()
-    pair.close()
-
-
 def test_a_directory_can_be_reopened_with_another_kind_of_replay(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path)
     pair.insert(10)
@@ -194,11 +170,3 @@ def test_the_configuration_of_a_factory_has_the_directory_as_a_string(tmp_path: 
 def test_invalid_hyper_parameters_are_refused_when_the_factory_is_created(cls: Any, given: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cls.create_factory(size=10, **given)
-
-
-def test_the_directory_cannot_change_while_the_storage_is_in_use(tmp_path: Path) -> None:
-    storage = made("plain", tmp_path)
-    with pytest.raises(ValueError, match="directory is fixed once the object is made"):
-        storage.update_storage_parameter("directory", "elsewhere")
-    storage.close()
-    assert storage.algorithm is ALGORITHM

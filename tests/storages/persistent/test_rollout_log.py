@@ -37,16 +37,3 @@ def test_a_reopened_rollout_with_a_log_has_the_inserted_steps(tmp_path: Path) ->
     again.before_gradients()
     assert len(next(again.generate_batches(1, None))[REW]) == 12
     again.close()
-
-
-def test_a_reopened_rollout_has_only_the_steps_after_a_reset(tmp_path: Path) -> None:
-    storage = rollout(tmp_path)
-    insert(storage, 6)
-    storage.reset()
-    insert(storage, 3)
-    inserted = storage.get_all_buffer_data()
-    storage.close()
-    again = rollout(tmp_path)
-    assert len(again) == 6
-    assert_equal(again.get_all_buffer_data(), inserted)
-    again.close()

@@ -17,9 +17,17 @@ STORAGES: dict[str, dict[str, Any]] = {"uniform": {}, "n-step": {"n_step": 3}, "
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("commit_every", [20, 100, 5_000])
-@pytest.mark.parametrize("of", list(STORAGES))
-@pytest.mark.parametrize("kind", ["vector", "image", "frames", "dict", "dict of frames"])
+@pytest.mark.parametrize(
+    ("kind", "of", "commit_every"),
+    [
+        ("vector", "priorities", 20),
+        ("image", "uniform", 5_000),
+        ("frames", "n-step", 100),
+        ("dict", "uniform", 20),
+        ("dict of frames", "priorities", 5_000),
+        ("vector", "n-step", 5_000),
+    ],
+)
 def test_the_log_stays_within_three_times_the_ring_and_opens_to_the_newest_steps(
     kind: str, of: str, commit_every: int, tmp_path: Path
 ) -> None:

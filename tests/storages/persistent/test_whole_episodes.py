@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storages import Episodes, PersistentEpisodicBuffer
 from storages.datasets import episodes_of, open_dataset
-from storages.transition import ACT, DONE, DONE2, EPISODE, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
+from storages.transition import ACT, DONE, DONE2, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 from tests.support.episodic import EpisodesModel, buffer
 from tests.support.model import ALGORITHM, Stream
 from tests.support.profiles import examples
@@ -166,18 +166,6 @@ def test_an_error_of_an_episode_that_left_memory_changes_no_other_priority(tmp_p
     storage.close()
 
 
-@pytest.mark.long
-def test_packed_batches_from_disk_have_whole_episodes(tmp_path: Path) -> None:
-    storage = filled(tmp_path, LENGTHS, sequences=Episodes(packed=True))
-    begins = np.cumsum([0, *LENGTHS])
-    for batch in storage.generate_batches(200, 10):
-        for row in range(10):
-            steps = batch[ACT][batch[EPISODE][:, 0] == row][:, 0].tolist()
-            episode = int(np.searchsorted(begins, steps[0]))
-            assert steps == list(range(begins[episode], begins[episode + 1]))
-    storage.close()
-
-
 def test_an_episode_without_an_end_is_not_drawn_as_a_whole_episode(tmp_path: Path) -> None:
     factory = PersistentEpisodicBuffer.create_factory(100, tmp_path, sequences=Episodes())
     filled(tmp_path, [4, 3], None, end="neither").close()
@@ -250,9 +238,7 @@ def assert_each_has_its_error(storage: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [1_000, 5])
-def test_episodes_that_end_by_hand_after_others_of_the_same_step_keep_their_numbers_and_errors(
-    size: int, tmp_path: Path
-) -> None:
+def test_episodes_that_end_by_hand_after_others_keep_their_numbers_and_errors(size: int, tmp_path: Path) -> None:
     storage = buffer(tmp_path / "here", num_envs=3, size=size, commit_every=1_000, **PRIORITIES)
     no = np.zeros((3, 1), np.float32)
     for step in range(2):

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from storages import (
     Sequences,
 )
 from storages.sharded import LocalShards, ReplayShard, ShardedReplay, SliceWriter, factory_of_shard
-from storages.transition import ACT2, DISCOUNT, ERRORS, INDICES, MASK, RTG, WEIGHTS
+from storages.transition import ACT2, ERRORS, INDICES, MASK, RTG, WEIGHTS
 from tests.support.model import equal, through_a_file
 from tests.support.shards import PRIORITISED, maker, slice_of
 
@@ -96,23 +95,6 @@ def test_batches_of_every_setting_are_prefetched_from_three_shards(setting: str)
     assert len(batches) == 20
     assert all(len(batch[INDICES]) == 8 for batch in batches)
     assert {int(batch[INDICES][0]) >> 40 for batch in batches} == {0, 1, 2}
-
-
-def test_the_next_round_is_requested_before_the_first_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    group, replay = local(PRIORITISED, 1, batches_at_once=4, rounds_ahead=2)
-    replay.insert_data_slice(slice_of(np.random.default_rng(0), 30))
-    asked: list[int] = []
-    exchange = group.exchange
-
-    def recorded(shard: int, updates: Any, progress: Any, batches: int, batch_size: int) -> Any:
-        asked.append(batches)
-        return exchange(shard, updates, progress, batches, batch_size)
-
-    monkeypatch.setattr(group, "exchange", recorded)
-    counts = [len(asked) for _ in learn(replay, 14)]
-    # Two rounds are on their way while the batches of one are used.
-    assert counts == [3] * 4 + [4] * 4 + [5] * 4 + [6] * 2
-    assert asked == [4] * 6
 
 
 def filled_unequally(setting: Any = PRIORITISED) -> tuple[LocalShards, ShardedReplay]:
@@ -210,17 +192,6 @@ def test_schedules_of_shards_follow_the_progress_of_the_run() -> None:
     list(replay.generate_batches(2, 8))
     assert [shard.storage.mass.beta for shard in group.shards] == [0.5, 0.5]
     assert any((batch[WEIGHTS] < 1).any() for batch in replay.generate_batches(5, 8))
-
-
-def test_shards_discount_by_the_gamma_of_the_algorithm_from_the_first_batch_on() -> None:
-    algorithm = SimpleNamespace(gamma=0.5)
-    group, replay = local(ReplayBuffer.create_factory(size=64), 2, algorithm=algorithm)
-    for shard in range(2):
-        group.insert_data_slice(shard, slice_of(np.random.default_rng(0), 20)).result()
-    for gamma in (0.5, 0.7):
-        algorithm.gamma = gamma
-        for batch in replay.generate_batches(4, 8):
-            assert set(batch[DISCOUNT].flatten().tolist()) <= {0.0, float(np.float32(gamma))}
 
 
 def test_iterators_of_two_batch_sizes_do_not_take_batches_of_each_other() -> None:
@@ -344,21 +315,6 @@ def test_errors_of_sequences_are_refused_where_a_real_step_is_not_finite(kind: s
     errors[tuple(real.nonzero()[0])] = torch.nan
     with pytest.raises(ValueError, match=r"is nan; no priority was changed"):
         replay.after_gradients(batch, {ERRORS: errors})
-
-
-def test_errors_that_arrive_late_from_a_device_are_dropped_alone_where_not_finite(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("storages.sharded.sharded_replay.refuse_not_finite", lambda *_: None)
-    _, replay = filled_unequally()
-    (batch,) = replay.generate_batches(1, 8)
-    for value in (5.0, torch.nan, 6.0):
-        replay.after_gradients(batch, {ERRORS: torch.full((8, 1), value)})
-    with pytest.raises(ValueError, match="not finite"):
-        list(replay.generate_batches(1, 8))
-    assert [float(each.arrays()[1][0, 0]) for each in replay._updates] == [5.0, 6.0]
-    list(replay.generate_batches(1, 8))
-    assert replay._updates == []
 
 
 def test_batches_of_another_source_are_refused() -> None:

@@ -96,42 +96,12 @@ def test_batches_through_shared_memory_equal_those_that_are_sent(factory: Any) -
     assert "in memory" in sharing.seen[4:]
 
 
-def test_after_a_first_reply_of_each_shard_all_come_through_memory() -> None:
-    group = SharingShards([maker(PRIORITISED)])
-    replay = filled(group)
-    list(learn(replay, 40))
-    # The second request was sent before the first was answered.
-    assert group.seen[:2] == ["sent", "sent"]
-    assert set(group.seen[2:]) == {"in memory"}
-
-
-def test_pieces_are_used_again() -> None:
-    group = SharingShards([maker(PRIORITISED)])
-    replay = filled(group)
-    list(learn(replay, 40))
-    free = list(group.offered[0]._free)
-    assert free
-    list(learn(replay, 40))
-    assert set(group.offered[0]._free) <= set(free) | {group.offered[0].take()}
-
-
 def test_batches_that_are_kept_are_not_overwritten() -> None:
     replay = filled(SharingShards([maker(PRIORITISED)]))
     batches = list(learn(replay, 40))
     copies = [{name: tensor.clone() for name, tensor in batch.items()} for batch in batches]
     list(learn(replay, 40))
     assert all(equal(batch, copy) for batch, copy in zip(batches, copies, strict=True))
-
-
-def test_larger_batches_get_larger_pieces() -> None:
-    group = SharingShards([maker(PRIORITISED)])
-    replay = filled(group)
-    list(learn(replay, 20))
-    group.seen.clear()
-    assert all(len(batch[OBS]) == 50 for batch in learn(replay, 20, size=50))
-    # Prefetched batches of the former size come first.
-    assert group.seen.count("sent") in (1, 2)
-    assert group.seen[-1] == "in memory"
 
 
 def test_a_shard_that_replaces_another_gets_pieces_of_its_own() -> None:
@@ -143,21 +113,6 @@ def test_a_shard_that_replaces_another_gets_pieces_of_its_own() -> None:
     group.seen.clear()
     with pytest.warns(RuntimeWarning, match="shard 0 died and was replaced"):
         list(learn(replay, 40))
-    assert group.seen[-1] == "in memory"
-
-
-def test_a_shard_that_came_back_from_another_machine_gets_pieces_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    group = SharingShards([maker(PRIORITISED)])
-    replay = filled(group)
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(OpenedPieces, "memory_at", lambda self, place: None)
-        list(learn(replay, 40))
-    list(learn(replay, 20))
-    assert set(group.seen) == {"sent"}
-    storage = group.shards[0].storage
-    group.shards[0] = ReplayShard(lambda: storage)
-    with pytest.warns(RuntimeWarning, match="shard 0 died and was replaced"):
-        list(learn(replay, 20))
     assert group.seen[-1] == "in memory"
 
 
@@ -179,18 +134,15 @@ def test_a_shard_on_another_machine_sends_its_batches(monkeypatch: pytest.Monkey
     assert 1 <= len(made) <= 2
 
 
-def test_without_room_for_shared_memory_batches_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reserves", [True, False], ids=["without room", "a system without reserved memory"])
+def test_without_shared_memory_batches_are_sent(reserves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(file: int, start: int, size: int) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    group = SharingShards([maker(PRIORITISED)])
-    assert len(list(learn(filled(group), 30))) == 30
-    assert set(group.seen) == {"sent"}
-
-
-def test_a_system_without_reserved_memory_sends_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "posix_fallocate")
+    if reserves:
+        monkeypatch.setattr(os, "posix_fallocate", full)
+    else:
+        monkeypatch.delattr(os, "posix_fallocate")
     group = SharingShards([maker(PRIORITISED)])
     assert len(list(learn(filled(group), 30))) == 30
     assert set(group.seen) == {"sent"}
@@ -234,16 +186,6 @@ def test_only_pieces_of_shared_memory_are_mapped(tmp_path: Path) -> None:
         assert opened.memory_at(Place(str(link), 100)) is None, "links are not followed"
     finally:
         link.unlink()
-
-
-def test_few_pieces_stay_mapped() -> None:
-    pieces, opened = [Piece(64) for _ in range(12)], OpenedPieces()
-    memories = [opened.memory_at(piece.place) for piece in pieces]
-    assert len(opened._opened) == 8
-    for piece in pieces:
-        piece.mark_as_used()
-    assert opened.memory_at(pieces[0].place) is None
-    assert opened.memory_at(pieces[-1].place) is memories[-1]
 
 
 # Packing

@@ -17,8 +17,8 @@ import torch
 from storages import PERBuffer
 from storages.sharded.replay_shard import directory_of_shard
 from storages.transition import OBS, OBS2
-from tests.support import collecting_to_kill
-from tests.support.collecting_to_kill import COMMITTED, EPISODE_STEPS, SHARDS, STORAGE
+from tests.pytorchrl.scheme.distributed import collecting_to_kill
+from tests.pytorchrl.scheme.distributed.collecting_to_kill import COMMITTED, EPISODE_STEPS, SHARDS, STORAGE
 from tests.support.model import ALGORITHM
 from tests.support.profiles import FULL
 from tests.support.training_to_kill import storage_of

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.support.machines import Machines, two_machines, why_not
+from tests.pytorchrl.scheme.distributed.machines import Machines, two_machines, why_not
 from tests.support.profiles import FULL
 
 pytestmark = [pytest.mark.ray, FULL]

@@ -13,8 +13,8 @@ from pytorchrl.scheme.distributed import ray_scheme
 from pytorchrl.scheme.distributed.collection_worker import CollectionWorker
 from pytorchrl.scheme.distributed.gradient_worker import GradientWorker
 from storages.transition import OBS
+from tests.pytorchrl.scheme.distributed.inline_workers import InlineWorkers
 from tests.support.comparison import assert_equal
-from tests.support.inline_workers import InlineWorkers
 from tests.support.paid_moves import PaidMoves
 from tests.support.toys import Counter
 from tests.support.training import saved_and_loaded, train

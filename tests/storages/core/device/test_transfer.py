@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from storages.core.device.transfer import pack, to_batch, unpack
@@ -44,9 +43,3 @@ def test_a_packed_batch_is_one_block_of_memory_that_no_other_array_shares() -> N
     batch["byte"].fill_(1)
     assert torch.equal(batch["float"], before)
     assert WHOLE["double"].any()
-
-
-@pytest.mark.parametrize("key", [key for key in WHOLE if key != "dict"])
-def test_each_dtype_can_be_packed_alone(key: str) -> None:
-    alone = {key: WHOLE[key]}
-    assert same(unpack(pack(alone, pin_memory=False)), to_batch(alone, torch.device("cpu")))

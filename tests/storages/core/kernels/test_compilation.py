@@ -188,7 +188,7 @@ def test_compiled_code_that_cannot_be_saved_is_used(toys: Toys, monkeypatch: pyt
     assert toys.files() == []
 
 
-def test_code_of_a_folder_without_a_cache_is_saved_in_the_cache_directory_of_the_user(
+def test_code_of_a_folder_without_a_cache_is_saved_in_the_cache_of_the_user(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (toys.folder / "__pycache__").write_text("a file, where numba would make a folder")

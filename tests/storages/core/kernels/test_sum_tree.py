@@ -213,31 +213,6 @@ def test_a_million_leaves_of_the_largest_mass_have_a_finite_sum() -> None:
     assert tree.total == pytest.approx(1_000_000 * LARGEST_MASS)
 
 
-def test_leaves_are_drawn_in_proportion_to_their_masses_after_thousands_of_updates() -> None:
-    generator = np.random.default_rng(1)
-    tree = SumTree(300)
-    for _ in range(3_000):
-        tree.set(generator.integers(0, 300, 32), generator.random(32) + 0.05)
-    live = np.flatnonzero(tree.leaves)
-    assert len(live) == 300
-    numbers, _ = tree.sample(generator.random(200_000), stratified=False)
-    assert chi_square_is_plausible(np.bincount(numbers, minlength=300), tree.leaves)
-
-
-def test_stratified_draws_are_proportional_with_one_draw_in_each_stratum() -> None:
-    generator = np.random.default_rng(2)
-    tree = tree_of(300)
-    counts = np.zeros(300, np.int64)
-    ends = np.cumsum(tree.leaves)
-    for _ in range(2_000):
-        numbers, masses = tree.sample(generator.random(100))
-        counts += np.bincount(numbers, minlength=300)
-        strata = np.arange(100) * tree.total / 100
-        assert (ends[numbers] > strata - 1e-9).all()
-        assert (ends[numbers] - masses < strata + tree.total / 100 + 1e-9).all()
-    assert chi_square_is_plausible(counts, tree.leaves)
-
-
 @pytest.mark.parametrize(("first", "last"), [(40, 170), (250, 320), (299, 301), (1_234, 1_500), (700, 1_000)])
 @pytest.mark.parametrize("stratified", [False, True])
 def test_draws_from_a_window_are_proportional_even_if_it_wraps_around(first: int, last: int, stratified: bool) -> None:
@@ -260,31 +235,6 @@ def test_a_light_window_between_heavy_leaves_keeps_its_proportions() -> None:
     assert chi_square_is_plausible(np.bincount(numbers - 400, minlength=20), leaves[400:420])
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_every_window_has_the_mass_of_its_leaves(size: int) -> None:
-    generator = np.random.default_rng(size)
-    leaves = masses_of_all_sizes(generator, size)
-    tree = SumTree.from_leaves(leaves)
-    for _ in range(300):
-        first = int(generator.integers(0, 2 * size))
-        last = first + int(generator.integers(0, size + 1))
-        window = leaves[np.arange(first, last) % size]
-        assert tree.mass(first, last) == pytest.approx(math.fsum(window), rel=1e-13)
-    assert tree.mass() == tree.total
-
-
-def test_the_last_mass_counts_for_a_leaf_that_is_given_twice() -> None:
-    tree = SumTree(5)
-    tree.set(np.array([3, 1, 3, 3]), np.array([7.0, 1.0, 9.0, 2.0]))
-    assert tree.leaves.tolist() == [0, 1, 0, 2, 0]
-    assert (tree.total, tree.minimum, tree.maximum) == (3, 1, 2)
-    generator = np.random.default_rng(5)
-    leaves, masses = generator.integers(0, 5, 10_000), generator.random(10_000)
-    tree.set(leaves, masses)
-    last = [masses[np.flatnonzero(leaves == leaf)[-1]] for leaf in range(5)]
-    assert tree.leaves.tolist() == last
-
-
 def test_a_million_updates_accumulate_no_rounding_errors() -> None:
     generator = np.random.default_rng(6)
     tree = SumTree(10_007)
@@ -292,51 +242,6 @@ def test_a_million_updates_accumulate_no_rounding_errors() -> None:
         tree.set(generator.integers(0, 10_007, 250), masses_of_all_sizes(generator, 250))
     assert_bitwise_equal(tree, SumTree.from_leaves(tree.leaves))
     assert tree.total == pytest.approx(math.fsum(tree.leaves), rel=1e-13)
-
-
-def test_the_order_and_size_of_updates_do_not_change_the_tree() -> None:
-    generator = np.random.default_rng(7)
-    leaves, masses = generator.permutation(1_000), masses_of_all_sizes(generator, 1_000)
-    at_once, one_by_one = SumTree(1_000), SumTree(1_000)
-    at_once.set(leaves, masses)
-    for leaf, mass in zip(leaves, masses, strict=True):
-        one_by_one.set(np.array([leaf]), np.array([mass]))
-    assert_bitwise_equal(at_once, one_by_one)
-
-
-def test_one_mass_for_all_leaves_and_empty_arrays_are_accepted() -> None:
-    tree = SumTree(20)
-    tree.set(np.arange(5, 9), 0.25)
-    tree.set(np.array([], np.int64), np.array([]))
-    tree.set(np.array([], np.int64), 3.0)
-    assert tree.leaves.tolist() == [0] * 5 + [0.25] * 4 + [0] * 11
-    numbers, masses = tree.sample(np.array([]))
-    assert len(numbers) == len(masses) == 0
-
-
-@pytest.mark.long
-def test_leaves_and_masses_may_have_any_numeric_dtype_and_stride() -> None:
-    tree = SumTree(20)
-    tree.set(np.arange(10, dtype=np.uint8)[::2], np.arange(10, dtype=np.float32)[::2])
-    tree.set(np.array([1]), [5])  # type: ignore[arg-type]
-    assert tree.leaves[:10].tolist() == [0, 5, 2, 0, 4, 0, 6, 0, 8, 0]
-    sparse = np.linspace(0, 0.9, 20)[::2]
-    np.testing.assert_array_equal(tree.sample(sparse)[0], tree.sample(sparse.copy())[0])
-    read_only = np.array([0.5])
-    read_only.flags.writeable = False
-    assert tree.sample(read_only)[0].tolist() == tree.sample(np.array([0.5]))[0].tolist()
-
-
-def test_a_leaf_that_is_set_to_zero_is_neither_drawn_nor_the_minimum() -> None:
-    tree = SumTree.from_leaves(np.array([4.0, 0.5, 2.0]))
-    assert tree.minimum == 0.5
-    tree.set(np.array([1]), 0.0)
-    assert (tree.total, tree.minimum, tree.maximum) == (6, 2, 4)
-    assert 1 not in tree.sample(np.linspace(0, LAST_BELOW_ONE, 1_000))[0]
-    tree.clear()
-    assert (tree.total, tree.minimum, tree.maximum) == (0, math.inf, 0)
-    with pytest.raises(ValueError, match=r"no mass in \[0, 3\)"):
-        tree.sample(np.array([0.5]))
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda tree: pickle.loads(pickle.dumps(tree))])
@@ -362,12 +267,6 @@ def test_given_and_returned_leaves_are_copies() -> None:
     tree.leaves[:] = 7
     assert tree.total == 10
     assert tree.leaves.tolist() == [1] * 10
-
-
-def test_nbytes_counts_all_arrays_and_is_little_more_than_the_leaves() -> None:
-    tree = SumTree(1_000_000)
-    assert tree.nbytes == tree._nodes.nbytes + tree._levels.nbytes + tree._blocks.nbytes
-    assert tree.nbytes < 1.2 * 8_000_000
 
 
 @pytest.mark.parametrize("mass", [-1.0, -5e-324, math.nan, math.inf, -math.inf, 2 * LARGEST_MASS])
@@ -416,13 +315,6 @@ def test_invalid_windows_are_refused(first: int, last: int) -> None:
         tree.sample(np.array([0.5]), first, last)
     with pytest.raises(ValueError, match="window"):
         tree.mass(first, last)
-
-
-def test_an_empty_window_has_no_mass_and_no_draws() -> None:
-    tree = tree_of(10)
-    assert tree.mass(3, 3) == 0
-    with pytest.raises(ValueError, match=r"no mass in \[3, 3\)"):
-        tree.sample(np.array([0.5]), 3, 3)
 
 
 def test_arguments_of_wrong_dtype_or_shape_are_refused() -> None:

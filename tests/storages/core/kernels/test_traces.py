@@ -113,6 +113,13 @@ def test_lambda_returns_are_the_weighted_mean_of_n_step_returns(rollout: Rollout
             assert returns[t, e] == pytest.approx(np.dot(weights, n_step), rel=1e-3, abs=1e-3)
 
 
+def test_long_sums_of_small_rewards_keep_their_precision() -> None:
+    rewards = np.full((100_000, 1), 0.1, np.float32)
+    returns = np.empty_like(rewards)
+    lambda_returns(rewards, np.zeros_like(rewards), np.zeros(rewards.shape, bool), 1.0, 1.0, returns)
+    np.testing.assert_allclose(returns[0, 0], 100_000 * np.float64(np.float32(0.1)), rtol=1e-7)
+
+
 @pytest.mark.parametrize("trace_lambda", [0.0, 0.9, 1.0])
 def test_on_policy_lambda_returns_retrace_and_vtrace_equal_gae(trace_lambda: float) -> None:
     r = Rollout(40, 3, seed=1, dtype=np.float64)

@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from storages import GAEBuffer, PERBuffer, ReplayBuffer
-from storages.core.kernels import insert
 from storages.core.ring import insertion
-from storages.transition import OBS, VAL, Sample
+from storages.transition import VAL, Sample
 from tests.support.comparison import assert_equal
 from tests.support.model import ALGORITHM, KINDS, Stream, environments
 
@@ -74,19 +73,6 @@ def test_the_fast_path_and_python_give_equal_storages(name: str, kind: str, monk
     assert_equal(compiled.state_dict(), by_python.state_dict())
 
 
-@pytest.mark.parametrize("array_kind", ["arrays", "tensors"])
-def test_code_compiled_for_one_storage_is_used_by_the_next_from_its_first_steps(
-    array_kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filled("replay", "vector", 3, [array_kind], monkeypatch)
-    storage = STORAGES["replay"]("cpu", None, ALGORITHM, environments("vector", 2))
-    monkeypatch.setattr(insertion, "COMPILED_AFTER_STEPS", NEVER)
-    stream = Stream(2, "vector", True, np.random.default_rng(3))
-    for _ in range(3):
-        storage.insert_transition(converted(stream.step(), ARRAY_KINDS[array_kind]))
-    assert storage.ring.columns.writer._compiled is not None
-
-
 @pytest.mark.quick_share(0.3, long=0.6)
 @pytest.mark.parametrize("before", ARRAY_KINDS)
 @pytest.mark.parametrize("after", ARRAY_KINDS)
@@ -96,41 +82,12 @@ def test_samples_may_change_their_kind_of_arrays(before: str, after: str, monkey
     assert_equal(compiled.state_dict(), by_python.state_dict())
 
 
-@pytest.mark.parametrize("array_kind", ["arrays", "tensors", "read-only"])
-def test_the_fast_path_is_compiled_for_tensors_and_read_only_arrays(
-    array_kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    storage, writer = filled("replay", "vector", 3, [array_kind], monkeypatch)
-    monkeypatch.setattr(insertion.RingWriter, "_append_by_python", lambda *_: pytest.fail("stored by Python"))
-    sample = converted(continued(storage), ARRAY_KINDS[array_kind])
-    assert writer.append(sample, storage.ring.steps, True)
-
-
-def continued(storage: Any) -> Sample:
-    """A step that continues the newest one."""
-    newest = {key: value[-1].numpy() for key, value in storage.get_all_buffer_data().items()}
-    ended = storage.ring.columns.ended[:, None]
-    sample: Sample = {key: value.astype(bool) if "Done" in key else value for key, value in newest.items()}
-    sample["NextTruncated"] = newest["NextTruncated"].astype(bool)
-    for key in ("Observation", "RecurrentHiddenStates"):
-        sample[key] = newest[f"Next{key}"]
-    return sample | {"Done": ended.copy()}
-
-
 def test_arrays_that_numba_does_not_support_are_stored_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
     by_python, _ = filled("replay", "vector", NEVER, ["arrays"], monkeypatch)
     monkeypatch.setattr(insertion.numba, "typeof", lambda _: (_ for _ in ()).throw(ValueError("unknown")))
     storage, writer = filled("replay", "vector", 3, ["arrays"], monkeypatch)
     assert writer._compiled is None
     assert_equal(storage.state_dict(), by_python.state_dict())
-
-
-def test_samples_of_other_dtypes_are_not_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    storage, writer = filled("replay", "vector", 3, ["arrays"], monkeypatch)
-    monkeypatch.setattr(insert, "kernel", lambda _: pytest.fail("compiled"))
-    sample = continued(storage)
-    sample[OBS] = sample[OBS].astype(np.float64)
-    assert not writer.append(sample, storage.ring.steps, True)
 
 
 def test_a_ring_frees_its_memory_without_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:

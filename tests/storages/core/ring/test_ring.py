@@ -1,6 +1,5 @@
 """For arbitrary samples and orders of operations, every row of every batch equals the inserted step."""
 
-import contextlib
 from typing import Any
 
 import numpy as np
@@ -250,16 +249,6 @@ def test_loading_the_state_of_an_unused_storage_removes_all_data_and_fields(kind
     assert_slice_is(used.get_all_buffer_data(), model.live())
 
 
-def test_init_tensors_does_not_change_stored_data() -> None:
-    storage, stream = replay_buffer(5), Stream(2, "vector", False, np.random.default_rng(0))
-    for _ in range(3):
-        storage.insert_transition(stream.step())
-    before = contents(storage)
-    with contextlib.suppress(SampleError, RuntimeError):
-        storage.init_tensors(stream.step())
-    assert contents(storage) == before
-
-
 def test_a_storage_made_for_environments_knows_its_capacity_before_the_first_sample() -> None:
     class Envs:
         num_envs = 3
@@ -280,17 +269,3 @@ def test_indices_of_rows_are_unique_across_resets_and_restarts() -> None:
         machine.reset()
         machine.continue_elsewhere()
     assert numbers == sorted(set(numbers))
-
-
-@pytest.mark.parametrize("distance", [0, 2, 5, 9, 10, 25, -1, -7, -30])
-def test_last_steps_of_any_distance_are_read_within_the_ring(distance: int) -> None:
-    storage = replay_buffer(10, 0, None)
-    stream = Stream(1, "vector", False, np.random.default_rng(0))
-    for _ in range(13):
-        storage.insert_transition(stream.step())
-    ring, first = storage.ring, np.arange(4, 12)
-    last = first + distance
-    found = ring.gather(first, {DONE2, OBS2}, last)
-    # A transition lies in the row of its number, modulo the ring's.
-    expected = ring.gather(last % ring.rows, {DONE2, OBS2})
-    assert all(np.array_equal(found[key], expected[key]) for key in expected)

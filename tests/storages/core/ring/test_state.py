@@ -31,9 +31,10 @@ def filled(kind: str, steps: int, size: int | None = None) -> tuple[Any, Stream]
     return storage, stream
 
 
-@pytest.mark.parametrize("size", [None, 40], ids=["growing", "full"])
-@pytest.mark.parametrize("steps", [1, 30, 64, 100])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "steps", "size"),
+    [(kind, steps, size) for size in (None, 40) for kind, steps in zip(KINDS, (1, 30, 64, 100, 100), strict=True)],
+)
 def test_a_shared_state_is_saved_and_loaded_as_a_copied_one(kind: str, steps: int, size: int | None) -> None:
     storage, stream = filled(kind, steps, size)
     copied, file = storage.state_dict(), io.BytesIO()

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages import PERBuffer, RateLimit, RateLimitError, ReplayBuffer, Sequences
-from tests.support.comparison import assert_equal
 from tests.support.model import Stream, through_a_file
 from tests.support.profiles import examples
 
@@ -134,12 +133,3 @@ def test_a_rate_limit_is_fixed_and_must_be_positive() -> None:
         storage.update_storage_parameter("rate_limit", RateLimit(2.0))
     with pytest.raises(ValueError, match="RateLimit: samples_per_insert must be greater than 0, got 0"):
         RateLimit(0)
-
-
-def test_a_rate_limit_does_not_change_the_batches() -> None:
-    (limited, stream), (free, _) = made(RateLimit(10.0, tolerance=100.0), prefetch=2), made(None, prefetch=2)
-    for _ in range(10):
-        sample = stream.step()
-        limited.insert_transition(sample)
-        free.insert_transition(sample)
-    assert_equal(list(limited.generate_batches(3, 8)), list(free.generate_batches(3, 8)))

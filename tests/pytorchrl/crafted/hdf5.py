@@ -7,7 +7,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from tests.support.crafted.case import Base, Case, flipped, halved
+from tests.pytorchrl.crafted.case import Base, Case, flipped, halved
 
 _ROWS = np.arange(6.0)
 _FLAT: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tests.support.crafted.case import Base, Case, flipped, saved
+from tests.pytorchrl.crafted.case import Base, Case, flipped, saved
 
 _NO_COMMIT = {"commit": 0, "checksum": 0}
 _Change = Callable[[Path, Base], None]

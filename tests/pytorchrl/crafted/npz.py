@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.crafted.case import Base, Case, flipped, halved
+from tests.pytorchrl.crafted.case import Base, Case, flipped, halved
 
 _ROWS = np.arange(6.0)
 _FLAT = {"observations": np.zeros((6, 2)), "actions": _ROWS, "rewards": _ROWS, "terminals": _ROWS == 5}

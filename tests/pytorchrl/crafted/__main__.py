@@ -1,4 +1,4 @@
-"""See :mod:`tests.support.crafted`."""
+"""See :mod:`tests.pytorchrl.crafted`."""
 
 import contextlib
 import io
@@ -8,8 +8,8 @@ import time
 import warnings
 from pathlib import Path
 
-from tests.support.crafted import CASES
-from tests.support.crafted.case import OPENED
+from tests.pytorchrl.crafted import CASES
+from tests.pytorchrl.crafted.case import OPENED
 
 
 def _bytes(field: str) -> int:

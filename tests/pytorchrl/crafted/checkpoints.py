@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.support.crafted.case import Base, Case, flipped, halved, saved
+from tests.pytorchrl.crafted.case import Base, Case, flipped, halved, saved
 
 
 class _Called:

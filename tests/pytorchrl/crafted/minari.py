@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from tests.support.crafted.case import Base, Case, flipped, halved
+from tests.pytorchrl.crafted.case import Base, Case, flipped, halved
 
 _PICTURES = {"type": "Box", "dtype": "uint8", "shape": [8000, 8000], "low": 0, "high": 255}
 

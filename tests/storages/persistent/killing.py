@@ -19,7 +19,7 @@ import torch
 from storages import EREBuffer
 from storages.persistent.replay import write_ahead_log
 from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, TRUNC2
-from tests.support.forked import SharedNumbers, live_until_killed
+from tests.storages.persistent.forked import SharedNumbers, live_until_killed
 
 NUM_ENVS, WIDTH, SIZE = 8, 500, 60
 COMMIT_EVERY = (1, 2, 9, 40)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.support.crafted.case import Base, Case
+from tests.pytorchrl.crafted.case import Base, Case
 from tests.support.layouts import LAYOUTS
 
 

@@ -15,8 +15,8 @@ import torch
 
 from storages.persistent import PersistenceError
 from storages.persistent.replay import write_ahead_log
-from tests.support import killing, killing_episodic
-from tests.support.killing import sample
+from tests.storages.persistent import killing, killing_episodic
+from tests.storages.persistent.killing import sample
 
 COMMIT_EVERY = 20
 BALLAST_BYTES = 1_500_000

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from storages import PersistentEpisodicBuffer
-from tests.support import killing
+from tests.storages.persistent import killing
+from tests.storages.persistent.forked import SharedNumbers, live_until_killed
+from tests.storages.persistent.killing import COMMIT_EVERY, FLUSH_EVERY, sample
 from tests.support.episodic import EpisodesModel
-from tests.support.forked import SharedNumbers, live_until_killed
-from tests.support.killing import COMMIT_EVERY, FLUSH_EVERY, sample
 
 SIZE = 800
 CHECKPOINT_EVERY = 29
