@@ -134,7 +134,8 @@ def test_a_storage_in_the_run_folder_itself_locks_the_run(tmp_path: Path) -> Non
         prl.Learner(scheme(), 60, tmp_path / "run")
     learner.run()
     learner.close()
-    assert prl.Learner.resume(tmp_path / "run", target_steps=80).run()
+    with prl.Learner.resume(tmp_path / "run", target_steps=80) as resumed:
+        assert resumed.run()
 
 
 def test_runs_are_trained_without_locks_if_the_file_system_has_none(

@@ -84,7 +84,8 @@ def check_compiles(algorithm: Any, base: type[Any]) -> None:
     if not algorithm.compile:
         return
     losses = type(algorithm).losses
-    why = "it learns by none" if losses is base.losses else getattr(losses, "not_compiled", None)
+    has_none = losses is base.losses or "losses" in algorithm.unused
+    why = "it learns by none" if has_none else getattr(losses, "not_compiled", None)
     if why is not None:
         raise ValueError(
             f"{type(algorithm).__name__}: compile=True compiles losses and their gradients, but not these: {why}; "

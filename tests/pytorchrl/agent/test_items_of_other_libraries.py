@@ -46,7 +46,7 @@ def unknown(text: str) -> list[str]:
 
 def _is_known(code: str, owner: str | None, role: str | None) -> bool:
     if FILE.match(code):
-        return code in _sources("pytorchrl/experiments/runs")
+        return code in _sources("pytorchrl/run_files.py") + _sources("pytorchrl/experiments")
     if METRIC.match(code):
         # Algorithms name their losses and metrics without "losses/".
         known = f"{_sources('docs/logging.md')}{_sources('pytorchrl')}"

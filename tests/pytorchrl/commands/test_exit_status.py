@@ -10,6 +10,7 @@ import gymnasium as gym
 import pytest
 
 import pytorchrl as prl
+from pytorchrl import learner as learner_module
 from pytorchrl.__main__ import main
 from pytorchrl.commands import policies
 from pytorchrl.commands.data.making.agent import agent_of
@@ -80,15 +81,15 @@ def test_a_stopped_continuation_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
 def presses_in_the_last_evaluation(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Interrupts the first evaluation after 60 steps; holds the steps of all evaluations, made or stopped."""
     monkeypatch.setattr(PressesCtrlC, "at", 0)
-    evaluate, evaluations = prl.Learner._evaluate, []
+    evaluate, evaluations = prl.Scheme.evaluate, []
 
-    def pressed(self: prl.Learner) -> Any:
-        evaluations.append(self.scheme.steps)
+    def pressed(self: prl.Scheme, *arguments: Any) -> Any:
+        evaluations.append(self.steps)
         if evaluations.count(60) == 1:
             PressesCtrlC.at = PressesCtrlC.steps + 1
-        return evaluate(self)
+        return evaluate(self, *arguments)
 
-    monkeypatch.setattr(prl.Learner, "_evaluate", pressed)
+    monkeypatch.setattr(prl.Scheme, "evaluate", pressed)
     return evaluations
 
 
@@ -117,7 +118,7 @@ def test_a_continuation_stopped_in_its_last_evaluation_ends_with_130(
 
 def test_ctrl_c_after_the_last_step_of_a_seed_does_not_begin_the_next_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PressesCtrlC, "at", 0)
-    monkeypatch.setattr(prl.Learner, "_draw_curve", lambda self: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(learner_module, "draw_curve", lambda *_: os.kill(os.getpid(), signal.SIGINT))
     assert status_of(monkeypatch, *TRAIN, "--seeds", "1", "2") == 130
     assert not Path("runs/DQN-pytorchrl-tests-PressesCtrlC-v0/seed-2").exists()
 

@@ -339,7 +339,7 @@ learner.close()
 @pytest.mark.quick_share(0, long=0.65)
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("ending", "mode"), zip([*SIGNALS, "exited"], itertools.cycle(["sync", "async"]), strict=False)
+    ("ending", "mode"), list(zip([*SIGNALS, "exited"], itertools.cycle(["sync", "async"]), strict=False))
 )
 def test_no_process_remains_however_the_learner_ends(mode: str, ending: str, tmp_path: Path) -> None:
     printed = output_of_ended(SCRIPT, [str(tmp_path / "run"), mode, ending], ending)

@@ -129,7 +129,7 @@ def test_global_generators_are_set_under_one_lock_or_in_processes_of_a_run() -> 
         for file in Path(package.__file__).parent.rglob("*.py")
         if SETS_GENERATORS.search(file.read_text())
     }
-    assert found == {"torch_random.py", "process_seeds.py"}
+    assert found == {"global_generators.py"}
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0", "mps", "xpu:0"])

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import pytorchrl as prl
+from storages.component.declared import hyper_parameters_of
 from tests.support.lessons import CASES, Case, lesson
 
-WITH_TARGETS = {case.name: case for case in CASES if hasattr(case.algorithm, "target_update_interval")}
+WITH_TARGETS = {case.name: case for case in CASES if "target_update_interval" in hyper_parameters_of(case.algorithm)}
 each_algorithm = pytest.mark.parametrize("case", WITH_TARGETS.values(), ids=str)
 
 
@@ -21,7 +22,7 @@ def made(case: Case, **settings: Any) -> Any:
 
 
 def test_every_algorithm_with_a_weight_of_targets_has_their_interval() -> None:
-    without = {case.name for case in CASES if hasattr(case.algorithm, "polyak")} - WITH_TARGETS.keys()
+    without = {case.name for case in CASES if "polyak" in hyper_parameters_of(case.algorithm)} - WITH_TARGETS.keys()
     # The first two average policies, the third counts transitions.
     assert without == {"ACER", "ACERContinuous", "NStepQLearning"}
 

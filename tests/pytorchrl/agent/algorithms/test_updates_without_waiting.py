@@ -55,6 +55,8 @@ ROWS, STEPS = 6, 4
 
 def made(name: str, memory: Any = None, **hyper_parameters: Any) -> prl.Algorithm:
     factory, space = ALGORITHMS[name]
+    if name == "R2D2":
+        memory = memory or "lstm"
     envs = SimpleNamespace(
         observation_space=spaces.Box(-np.inf, np.inf, (3,), np.float32), action_space=space, num_envs=ROWS
     )

@@ -173,7 +173,9 @@ def test_a_missing_package_is_reported_with_the_extra_that_installs_it(monkeypat
 
     monkeypatch.setattr(importlib, "import_module", without)
     for make in (lambda: prl.atari_envs("ALE/Pong-v5"), lambda: Atari("pong")):
-        with pytest.raises(gym.error.DependencyNotInstalled, match=r'ale-py is not installed.*install "\.\[atari\]"'):
+        with pytest.raises(
+            gym.error.DependencyNotInstalled, match=r'ale-py is not installed.*"pytorchrl-toolkit\[atari\]"'
+        ):
             make()
 
 
