@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = ("storages", "pytorchrl", "examples", "benchmarks", "tests", "docs", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = (
+    *("storages", "pytorchrl", "examples", "benchmarks", "tests", "docs", "pyproject.toml", "README.md", "LICENSE"),
+    *("MANIFEST.in", "CHANGELOG.md", "CITATION.cff", "Makefile", "constraints.txt", "mkdocs.yml"),
+)
 USE = """
 import json
 import sys
@@ -47,18 +51,28 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources, as building leaves files beside them."""
     pytest.importorskip("setuptools", "77")
-    sources, built = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("built")
+    folder = tmp_path_factory.mktemp("sources")
     for name in SOURCES:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
-            shutil.copy(ROOT / name, sources)
-    build = f"import setuptools.build_meta as backend; backend.build_wheel({str(built)!r})"
+            shutil.copy(ROOT / name, folder)
+    return folder
+
+
+def built(kind: str, sources: Path, folder: Path) -> Path:
+    build = f"import setuptools.build_meta as backend; backend.build_{kind}({str(folder)!r})"
     subprocess.run([sys.executable, "-c", build], cwd=sources, check=True, capture_output=True)
-    (path,) = built.iterdir()
+    (path,) = folder.iterdir()
     return path
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built("wheel", sources, tmp_path_factory.mktemp("built"))
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +104,17 @@ def test_the_wheel_contains_only_the_two_typed_packages(wheel: Path) -> None:
     assert {name for name in names if name.endswith(".py")} == kept
     templates = ROOT / "pytorchrl" / "report" / "templates"
     assert {name for name in names if "/templates/" in name} == {str(f.relative_to(ROOT)) for f in templates.iterdir()}
+
+
+@pytest.mark.long
+def test_the_source_distribution_contains_tests_pages_and_examples(sources: Path, tmp_path: Path) -> None:
+    with tarfile.open(built("sdist", sources, tmp_path)) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    needed = ("tests", "docs", "examples", "benchmarks", "pytorchrl", "storages")
+    for package in needed:
+        files = {str(path.relative_to(sources)) for path in (sources / package).rglob("*") if path.is_file()}
+        assert {name for name in files if "__pycache__" not in name} <= names
+    assert {"Makefile", "constraints.txt", "CITATION.cff", "mkdocs.yml"} <= names
 
 
 @pytest.mark.long
