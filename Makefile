@@ -14,8 +14,8 @@ test: $(ENV)  ## the tests that are quick, with a quarter of the generated examp
 test-all: $(ENV)  ## all tests, with all generated examples; the slowest are named
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not ray" --durations=30
 
-test-long: $(ENV)  ## the tests that are not quick, with all generated examples unless HYPOTHESIS_PROFILE is another
-	HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),full) $(BIN)/python -m pytest -q -n auto --dist worksteal -m "long and not ray" --durations=30
+test-long: $(ENV)  ## the tests that are not quick, with all generated examples unless HYPOTHESIS_PROFILE is another; SHARE=1/3 runs a third
+	HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),full) $(BIN)/python -m pytest -q -n auto --dist worksteal -m "long and not ray" --durations=30 $(if $(SHARE),--share $(SHARE))
 
 test-lowest:  ## the quick tests with the oldest versions that pyproject.toml allows, in .venv-lowest; their torch takes gigabytes
 	$(PYTHON) -m venv .venv-lowest
@@ -23,7 +23,7 @@ test-lowest:  ## the quick tests with the oldest versions that pyproject.toml al
 	.venv-lowest/bin/python -m pytest -q -n auto --dist worksteal -m "not long and not ray"
 
 test-ray: $(ENV)  ## the tests that start Ray; all of them unless HYPOTHESIS_PROFILE is another
-	HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),full) $(BIN)/python -m pytest -q -m ray --durations=10 $$(grep -rl --include="*.py" "mark\.ray" tests | sort)
+	HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),full) $(BIN)/python -m pytest -q -m ray --durations=10 $(if $(SHARE),--share $(SHARE)) $$(grep -rl --include="*.py" "mark\.ray" tests | sort)
 
 check: $(ENV)  ## format, lint, types, and who imports whom
 	$(BIN)/ruff format --check .
