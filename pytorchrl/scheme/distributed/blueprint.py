@@ -1,4 +1,4 @@
-"""The factories and settings from which a worker makes its environments, actor and algorithm."""
+"""The factories and settings from which a collector makes its environments, actor and algorithm."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Explorer
+from pytorchrl.scheme.distributed.plan import WorkPlan
 from storages.component.factory import Factory, make_factory
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.on_policy import VanillaOnPolicyBuffer
@@ -20,19 +21,16 @@ from storages.transition import SKIPPED, Sample
 
 
 @dataclass(frozen=True)
-class Blueprint:
+class CollectorBlueprint:
     """The parts of a composition that each collector makes for itself."""
 
     algo_factory: Factory[Algorithm]
     actor_factory: Factory[Actor]
     envs_factory: Factory[VecEnv]
-    explorers: Sequence[Explorer] | None
-    """One for each collector; None uses the algorithm's explorer."""
+    plan: WorkPlan
+    """The arguments of the scheme about its workers."""
     normalize_rewards: Literal["returns", "rewards"] | None
-    device: str
-    """Device of the collectors' networks."""
     run_seed: int
-    num_collectors: int
     slice_steps: int
     """Number of steps of a slice."""
     allow_nonfinite: bool
@@ -53,8 +51,8 @@ class Blueprint:
 
     def make_algorithm(self, worker: int, envs: VecEnv) -> Algorithm:
         """Make a worker's algorithm; its weights are later replaced by the learner's."""
-        algo_factory = with_explorer(self.algo_factory, self.explorers, worker)
-        device = torch.device(self.device)
+        algo_factory = with_explorer(self.algo_factory, self.plan.explorers, worker)
+        device = torch.device(self.plan.worker_device)
         return algo_factory(device, self.actor_factory(device, envs), envs)
 
 

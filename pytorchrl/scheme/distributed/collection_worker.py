@@ -11,7 +11,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.global_generators import seed_process
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.compatibility import CompositionError
-from pytorchrl.scheme.distributed.blueprint import Blueprint
+from pytorchrl.scheme.distributed.blueprint import CollectorBlueprint
 from pytorchrl.scheme.distributed.slices import Slice, arrays_of
 from pytorchrl.scheme.seeds import ALGORITHM, OF_WORKERS, PROCESSES, RANDOM_ACTIONS, TRAIN_ENVS, seed_of
 from pytorchrl.scheme.stored_rewards import RewardNormalization
@@ -42,7 +42,7 @@ class CollectionWorker:
         generation: how often the collector with this index was replaced.
     """
 
-    def __init__(self, blueprint: Blueprint, worker: int, generation: int = 0) -> None:
+    def __init__(self, blueprint: CollectorBlueprint, worker: int, generation: int = 0) -> None:
         seed_process(seed_of(blueprint.run_seed, PROCESSES, OF_WORKERS, worker, generation))
         self._worker = worker
         self._slice_steps = blueprint.slice_steps
@@ -111,12 +111,12 @@ class _CollectorAmongOthers(Collector):
     _of_others = 0
     """Transitions that the other collectors make in a step."""
 
-    def take_its_place(self, worker: int, blueprint: Blueprint) -> None:
+    def take_its_place(self, worker: int, blueprint: CollectorBlueprint) -> None:
         """Explore as one of several collectors, and store the infos that the main storage stores."""
         num_envs = self.envs.num_envs
         self._info_keys = blueprint.info_keys
-        self.explore_among(blueprint.num_collectors * num_envs, worker * num_envs)
-        self._of_others = (blueprint.num_collectors - 1) * num_envs
+        self.explore_among(blueprint.plan.num_workers * num_envs, worker * num_envs)
+        self._of_others = (blueprint.plan.num_workers - 1) * num_envs
         # The learner's process computes the statistics of all collectors' observations.
         self._counts_observations = False
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.collector import Episode, to_device
-from pytorchrl.scheme.distributed.blueprint import Blueprint
+from pytorchrl.scheme.distributed.blueprint import CollectorBlueprint
 from pytorchrl.scheme.distributed.collection_worker import CollectionWorker, RunState, weights_to_send
 from pytorchrl.scheme.distributed.plan import Communication
 from pytorchrl.scheme.distributed.slices import Arrays, Slice, side_by_side, slice_from
@@ -167,7 +167,7 @@ class RemoteCollectors:
         return self._sent[1]
 
 
-def make_workers(blueprint: Blueprint, resources: Mapping[str, float]) -> "Workers":
+def make_collectors(blueprint: CollectorBlueprint, resources: Mapping[str, float]) -> "Workers":
     """Start the collectors of a run."""
     from pytorchrl.scheme.distributed.workers import Workers
 
@@ -175,7 +175,7 @@ def make_workers(blueprint: Blueprint, resources: Mapping[str, float]) -> "Worke
         "collector",
         CollectionWorker,
         lambda worker, generation: (blueprint, worker, generation),
-        blueprint.num_collectors,
+        blueprint.plan.num_workers,
         resources,
     )
 

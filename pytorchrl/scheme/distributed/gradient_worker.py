@@ -13,11 +13,11 @@ from pytorchrl.agent.actors.layers.normalization import Moments, combined_moment
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.envs.vec_env import VecEnv
-from pytorchrl.agent.explorers import Explorer
 from pytorchrl.agent.global_generators import seed_process
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.distributed.blueprint import with_explorer
 from pytorchrl.scheme.distributed.collection_worker import RunState
+from pytorchrl.scheme.distributed.plan import WorkPlan
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.scheme.seeds import OF_WORKERS, PROCESSES, seed_of, seed_of_worker
 from storages.component.factory import Factory
@@ -37,9 +37,9 @@ class GradientBlueprint:
     storage_factory: Factory[Storage]
     envs_factory: Factory[VecEnv]
     sources: Mapping[str, Factory[Storage]]
-    explorers: tuple[Explorer, ...] | None
+    plan: WorkPlan
+    """The arguments of the scheme about its workers."""
     normalize_rewards: Literal["returns", "rewards"] | None
-    device: str
     run_seed: int
 
 
@@ -95,13 +95,13 @@ class GradientWorker:
         seed_process(seed_of(blueprint.run_seed, PROCESSES, OF_WORKERS, worker, generation))
         self._worker = worker
         self._scheme = Scheme(
-            with_explorer(blueprint.algo_factory, blueprint.explorers, worker),
+            with_explorer(blueprint.algo_factory, blueprint.plan.explorers, worker),
             blueprint.actor_factory,
             blueprint.storage_factory,
             blueprint.envs_factory,
             sources=blueprint.sources,
             normalize_rewards=blueprint.normalize_rewards,
-            device=blueprint.device,
+            device=blueprint.plan.worker_device,
             seed=seed_of_worker(blueprint.run_seed, worker, generation),
         )
         self._due = 0

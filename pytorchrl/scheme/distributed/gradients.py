@@ -186,9 +186,7 @@ class RemoteGradients:
         return self._sent[1]
 
 
-def make_gradient_workers(
-    blueprint: GradientBlueprint, number: int, resources: Mapping[str, float], preempted: bool
-) -> "Workers":
+def make_gradient_workers(blueprint: GradientBlueprint, resources: Mapping[str, float]) -> "Workers":
     """Start the gradient workers of a run."""
     from pytorchrl.scheme.distributed.workers import Workers
 
@@ -196,10 +194,10 @@ def make_gradient_workers(
         "gradient worker",
         GradientWorker,
         lambda worker, generation: (blueprint, worker, generation),
-        number,
+        blueprint.plan.num_workers,
         resources,
         # The second thread runs `stop` while the first collects.
-        threads=2 if preempted else 1,
+        threads=2 if blueprint.plan.preemption < 1 else 1,
     )
 
 

@@ -15,8 +15,8 @@ from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.agent.explorers import Explorer
 from pytorchrl.scheme.collector import Collecting
 from pytorchrl.scheme.compatibility import CompositionError, check_roles
-from pytorchrl.scheme.distributed.blueprint import Blueprint
-from pytorchrl.scheme.distributed.collectors import CollectorEnvs, RemoteCollectors, make_workers
+from pytorchrl.scheme.distributed.blueprint import CollectorBlueprint
+from pytorchrl.scheme.distributed.collectors import CollectorEnvs, RemoteCollectors, make_collectors
 from pytorchrl.scheme.distributed.gradient_worker import GradientBlueprint
 from pytorchrl.scheme.distributed.gradients import RemoteGradients, make_gradient_workers
 from pytorchrl.scheme.distributed.plan import Communication, WorkPlan, checked_resources
@@ -130,16 +130,16 @@ class RayScheme(Scheme):
         **settings: Unpack[SchemeSettings],
     ) -> None:
         plan = WorkPlan(
-            num_collectors,
-            num_gradient_workers,
-            communication,
-            slice_steps,
-            slices_at_once,
-            preemption,
-            None if explorers is None else tuple(explorers),
-            worker_device,
-            num_replay_shards,
-            initial_priorities,
+            num_collectors=num_collectors,
+            num_gradient_workers=num_gradient_workers,
+            communication=communication,
+            slice_steps=slice_steps,
+            slices_at_once=slices_at_once,
+            preemption=preemption,
+            explorers=None if explorers is None else tuple(explorers),
+            worker_device=worker_device,
+            num_replay_shards=num_replay_shards,
+            initial_priorities=initial_priorities,
         )
         self._resources = checked_resources(resources)
         if find_spec("ray") is None:
@@ -192,47 +192,38 @@ class RayScheme(Scheme):
         self._connect()
         algo_factory, actor_factory, storage_factory, envs_factory = self._given
         if plan.num_gradient_workers:
+            gradient_blueprint = GradientBlueprint(
+                algo_factory=algo_factory,
+                actor_factory=actor_factory,
+                storage_factory=storage_factory,
+                envs_factory=envs_factory,
+                sources=self._given_sources,
+                plan=plan,
+                normalize_rewards=normalize_rewards,
+                run_seed=self.run_seed,
+            )
             self._remote = RemoteGradients(
-                make_gradient_workers(
-                    GradientBlueprint(
-                        algo_factory,
-                        actor_factory,
-                        storage_factory,
-                        envs_factory,
-                        self._given_sources,
-                        plan.explorers,
-                        normalize_rewards,
-                        plan.worker_device,
-                        self.run_seed,
-                    ),
-                    plan.num_workers,
-                    of_worker,
-                    plan.preemption < 1,
-                ),
+                make_gradient_workers(gradient_blueprint, of_worker),
                 plan.communication,
                 self.algorithm,
                 self.storages,
                 plan.preemption,
             )
             return self._remote
+        blueprint = CollectorBlueprint(
+            algo_factory=algo_factory,
+            actor_factory=actor_factory,
+            envs_factory=envs_factory,
+            plan=plan,
+            normalize_rewards=normalize_rewards,
+            run_seed=self.run_seed,
+            slice_steps=slice_steps,
+            allow_nonfinite=storage_factory.hyper_parameters.get("allow_nonfinite", False),
+            info_keys=getattr(self.storage, "info_keys", ()),
+            priorities_of=storage_factory if plan.initial_priorities else None,
+        )
         self._remote = RemoteCollectors(
-            make_workers(
-                Blueprint(
-                    algo_factory,
-                    actor_factory,
-                    envs_factory,
-                    plan.explorers,
-                    normalize_rewards,
-                    plan.worker_device,
-                    self.run_seed,
-                    plan.num_workers,
-                    slice_steps,
-                    storage_factory.hyper_parameters.get("allow_nonfinite", False),
-                    getattr(self.storage, "info_keys", ()),
-                    storage_factory if plan.initial_priorities else None,
-                ),
-                of_worker,
-            ),
+            make_collectors(blueprint, of_worker),
             plan.communication,
             plan.slices_at_once,
             self.algorithm,
@@ -307,10 +298,10 @@ class RayScheme(Scheme):
         return Wait(reason, f"{waits_for}, which come in slices from {plan.num_workers} collectors")
 
     def _default_slice_steps(self, num_envs: int) -> int:
-        plan = self.algorithm.plan
+        update_plan = self.algorithm.plan
         if self.storage.on_policy:
             return self.storage.capacity // num_envs
-        return max(1, plan.number // num_envs) if isinstance(plan, EveryTransitions) else 1
+        return max(1, update_plan.number // num_envs) if isinstance(update_plan, EveryTransitions) else 1
 
     def _check_slices(self, slice_steps: int) -> None:
         if self._plan.num_gradient_workers:

@@ -10,8 +10,9 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.scheme.distributed import RayScheme
-from pytorchrl.scheme.distributed.blueprint import Blueprint
+from pytorchrl.scheme.distributed.blueprint import CollectorBlueprint
 from pytorchrl.scheme.distributed.collection_worker import CollectionWorker, RunState, weights_to_send
+from pytorchrl.scheme.distributed.plan import WorkPlan
 from storages.transition import ERRORS, REW, SKIPPED
 
 ENVS = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
@@ -62,9 +63,23 @@ def test_parts_that_are_incompatible_with_shards_are_refused(given: dict[str, An
         RayScheme(**settings(**given))
 
 
+PLAN = WorkPlan(
+    num_collectors=1,
+    num_gradient_workers=0,
+    communication="synchronous",
+    slice_steps=12,
+    slices_at_once=1,
+    preemption=1.0,
+    explorers=None,
+    worker_device="cpu",
+    num_replay_shards=0,
+    initial_priorities=True,
+)
+
+
 def worker(algorithm: Any, actor: Any, storage: Any, **given: Any) -> CollectionWorker:
-    blueprint = Blueprint(
-        algorithm, actor, given.pop("envs", ENVS), None, None, "cpu", 0, 1, 12, False, (), storage, **given
+    blueprint = CollectorBlueprint(
+        algorithm, actor, given.pop("envs", ENVS), PLAN, None, 0, 12, False, (), storage, **given
     )
     return CollectionWorker(blueprint, 0)
 

@@ -27,12 +27,12 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "put", copy.deepcopy)
 
     def collectors(blueprint: Any, _: Any) -> InlineWorkers:
-        return InlineWorkers(CollectionWorker, lambda worker: (blueprint, worker), blueprint.num_collectors)
+        return InlineWorkers(CollectionWorker, lambda worker: (blueprint, worker), blueprint.plan.num_workers)
 
-    def gradient_workers(blueprint: Any, number: int, *_: Any) -> InlineWorkers:
-        return InlineWorkers(GradientWorker, lambda worker: (blueprint, worker), number)
+    def gradient_workers(blueprint: Any, _: Any) -> InlineWorkers:
+        return InlineWorkers(GradientWorker, lambda worker: (blueprint, worker), blueprint.plan.num_workers)
 
-    monkeypatch.setattr(ray_scheme, "make_workers", collectors)
+    monkeypatch.setattr(ray_scheme, "make_collectors", collectors)
     monkeypatch.setattr(ray_scheme, "make_gradient_workers", gradient_workers)
 
 
