@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal
 
 import pytorchrl as prl
-from pytorchrl.commands.composition.options import descriptions
+from pytorchrl.commands.composition.options import argument_texts
 from storages.component.annotations import Within
 from storages.component.declared import hyper_parameters_of
 from storages.component.setting import Setting
@@ -20,10 +20,10 @@ def rows_of(classes: Sequence[type[Any]]) -> Iterator[Sequence[str]]:
     """Of classes of one page, each of which extends the one before: those of the last."""
     last = classes[-1]
     parameters = hyper_parameters_of(last)
-    describing = {name: next(base for base in last.__mro__ if name in descriptions(base)) for name in parameters}
+    describing = {name: next(base for base in last.__mro__ if name in argument_texts(base)) for name in parameters}
     for name in sorted(parameters, key=lambda name: last.__mro__.index(describing[name])):
         base = describing[name]
-        meaning = plain_text(descriptions(base)[name])
+        meaning = plain_text(argument_texts(base)[name])
         defaults = {cls.__name__: _default(hyper_parameters_of(cls)[name].default) for cls in classes}
         yield f"`{name}`", _defaults(defaults), values(parameters[name].annotation), meaning, f"`{base.__name__}`"
 

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from docs.algorithm_parameters import plain_text, shown, values
-from pytorchrl.commands.composition.options import descriptions
+from pytorchrl.commands.composition.options import argument_texts
 
 
 def purpose_of(cls: type[Any]) -> str:
@@ -22,7 +22,7 @@ def settings_of(cls: type[Any]) -> Iterator[Sequence[str]]:
     """Name, default, values and meaning of each setting of a dataclass, or argument of another class."""
     meanings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        meanings |= descriptions(base)
+        meanings |= argument_texts(base)
     for name, default, annotation in _fields_of(cls):
         written = "required" if default is MISSING else f"`{shown(default)}`"
         yield f"`{name}`", written, values(annotation), plain_text(meanings[name])

@@ -95,7 +95,7 @@ class TrainingLoop:
         self._run, self._callbacks, self._measurements = run, callbacks, measurements
         self._interruption, self._best_weights_file = interruption, best_weights_file
         self._last_phase: PhaseResult | None = None
-        self._explained_at = math.inf
+        self._explain_after = math.inf
         """Monotonic time at which a run without updates says why."""
 
     def step(self) -> None:
@@ -118,7 +118,7 @@ class TrainingLoop:
     def _collect(self) -> bool:
         """Collect until updates are due, or the target is reached; return whether it is so."""
         scheme, at = self._run.scheme, self.at
-        stopped = self._interruption.is_requested if self._explained_at == math.inf else self._is_stopped
+        stopped = self._interruption.is_requested if self._explain_after == math.inf else self._is_stopped
         with self.timer.part("collect"):
             episodes, phases_due = scheme.collect(self._run.target_steps, stopped=stopped)
         if not phases_due and not self._is_done():
@@ -146,7 +146,7 @@ class TrainingLoop:
             made = scheme.algorithm.updates - updates_before
             self._last_phase = PhaseResult(scheme.steps, phases, batches, made, metrics)
             if batches:
-                self._explained_at = math.inf
+                self._explain_after = math.inf
         self.at.phases_due = 0
         self.is_updating = False
 
@@ -232,16 +232,16 @@ class TrainingLoop:
     def watch_for_updates(self) -> None:
         """Say in a minute why no update was made, if that is so then."""
         if not self._run.scheme.algorithm.updates:
-            self._explained_at = time.monotonic() + _SECONDS_WITHOUT_UPDATES
+            self._explain_after = time.monotonic() + _SECONDS_WITHOUT_UPDATES
 
     def end_watch(self, is_told: bool) -> None:
         """Say at the end of a run why no update was made, unless that was told before."""
-        if self._explained_at != math.inf and self._is_done() and not is_told:
+        if self._explain_after != math.inf and self._is_done() and not is_told:
             tell(self.explain())
-        self._explained_at = math.inf
+        self._explain_after = math.inf
 
     def _is_stopped(self) -> bool:
-        if time.monotonic() >= self._explained_at:
-            self._explained_at = math.inf
+        if time.monotonic() >= self._explain_after:
+            self._explain_after = math.inf
             tell(self.explain())
         return self._interruption.is_requested()

@@ -206,15 +206,15 @@ def make_writers(
     return writers
 
 
-_SETTINGS: Mapping[str, LoggerSetting] = {"wandb": Wandb(), "tensorboard": TensorBoard()}
+_LOGGERS: Mapping[str, LoggerSetting] = {"wandb": Wandb(), "tensorboard": TensorBoard()}
 
 
 def _named(name: str) -> LoggerSetting:
-    if name not in _SETTINGS:
-        near = difflib.get_close_matches(name, _SETTINGS, n=1)
+    if name not in _LOGGERS:
+        near = difflib.get_close_matches(name, _LOGGERS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"log_to: unknown destination {name!r}{hint} (choose from {', '.join(_SETTINGS)})")
-    return _SETTINGS[name]
+        raise ValueError(f"log_to: unknown destination {name!r}{hint} (choose from {', '.join(_LOGGERS)})")
+    return _LOGGERS[name]
 
 
 def _is_installed(package: str) -> bool:

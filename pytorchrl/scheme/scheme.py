@@ -10,7 +10,7 @@ import torch
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Metrics
-from pytorchrl.agent.algorithms.update_plan import Collected, Wait
+from pytorchrl.agent.algorithms.update_plan import Wait
 from pytorchrl.agent.device import check_default_dtype, find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
@@ -40,7 +40,7 @@ from pytorchrl.scheme.seeds import (
 )
 from pytorchrl.scheme.sources import count_data, sources_of, state_of_source
 from pytorchrl.scheme.stored_rewards import RewardNormalization
-from pytorchrl.scheme.waiting import explain_wait
+from pytorchrl.scheme.waiting import collected_since, explain_wait
 from storages.closing import Closing, close_all
 from storages.component.annotations import conform_named
 from storages.component.factory import Factory
@@ -291,12 +291,10 @@ class Scheme(Closing):
             before: environment transitions before the step.
             episodes_before: episodes that had ended before it.
         """
-        collector, storage = self._collector, self.storage
+        collector = self._collector
         assert collector is not None
-        learnt, stored = self._episodes_learnt, len(storage)
-        is_full = storage.on_policy and stored == storage.capacity
-        collected = Collected(
-            before, collector.steps, episodes_before - learnt, collector.episodes - learnt, is_full, not stored
+        collected = collected_since(
+            before, episodes_before - self._episodes_learnt, collector, self._episodes_learnt, self.storage
         )
         return self.algorithm.plan.phases_due(collected)
 

@@ -34,9 +34,25 @@ def explain_wait(
     if limiter is not None:
         return _of_limiter(limiter)
     ended = collector.episodes - episodes_learnt
-    is_full = main.on_policy and len(main) == main.capacity
-    collected = Collected(collector.steps, collector.steps, ended, ended, is_full, not len(main))
+    collected = collected_since(collector.steps, ended, collector, episodes_learnt, main)
     return algorithm.plan.explain_wait(collected, len(main), main.capacity)
+
+
+def collected_since(
+    steps: int, episodes: int, collector: Collecting, episodes_learnt: int, storage: Storage
+) -> Collected:
+    """Return the numbers by which a plan decides whether an update phase is due.
+
+    Args:
+        steps: environment transitions before the newest step of the collector.
+        episodes: episodes not learnt yet that had ended before it.
+        collector: fills the main storage.
+        episodes_learnt: number of episodes that had ended when update phases were last due.
+        storage: the main one.
+    """
+    is_full = storage.on_policy and len(storage) == storage.capacity
+    ended = collector.episodes - episodes_learnt
+    return Collected(steps, collector.steps, episodes, ended, is_full, not len(storage))
 
 
 def _of_limiter(limiter: RateLimiter) -> Wait:

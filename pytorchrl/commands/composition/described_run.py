@@ -115,8 +115,9 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
         SystemExit: an option is unknown, or asks for help.
         ValueError: a hyper-parameter is not valid.
     """
-    first = _parser(add_help=False)
-    chosen, _ = first.parse_known_args([dashed(argument) for argument in arguments])
+    # The options of hyper-parameters depend on the classes that are named, which are read first.
+    parser_of_names = _parser(add_help=False)
+    chosen, _ = parser_of_names.parse_known_args([dashed(argument) for argument in arguments])
     import_modules(chosen.imports)
     file = (
         {}

@@ -76,7 +76,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse
     return given
 
 
-def descriptions(cls: type[Any]) -> dict[str, str]:
+def argument_texts(cls: type[Any]) -> dict[str, str]:
     """Return the texts of hyper-parameters in the docstring of a class itself, not of its bases, by name."""
     docstring = inspect.cleandoc(vars(cls).get("__doc__") or "")
     section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", docstring, re.MULTILINE)
@@ -88,7 +88,7 @@ def _meanings(cls: type[Any]) -> dict[str, str]:
     """Return the texts of hyper-parameters in the docstrings of a class and its bases."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        found |= {name: _plain_text(text) for name, text in descriptions(base).items()}
+        found |= {name: _plain_text(text) for name, text in argument_texts(base).items()}
     return found
 
 

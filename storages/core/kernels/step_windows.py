@@ -128,7 +128,7 @@ def _discount(power: float, terminated: float) -> float:
     """Return the DISCOUNT of a window, by which the value of the observation after it is multiplied.
 
     It is ``gamma**k`` for a window of ``k`` steps, and 0 where the environment terminated, but not where an episode was
-    truncated. All fields DISCOUNT of batches are computed here.
+    truncated. Storages compute all fields DISCOUNT of their batches by it.
     """
     return power if terminated == 0 else 0.0
 
