@@ -1,7 +1,8 @@
-"""Signals in worker processes, and warnings while another process is waited for."""
+"""Signals in worker processes, exceptions that they send, and warnings while another process is waited for."""
 
 import functools
 import os
+import pickle
 import signal
 import tempfile
 import time
@@ -51,6 +52,25 @@ class WorkerSignals:
         if not self._flag.exists():
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+
+
+def sendable(error: Exception, *, by_type: bool = False) -> Exception:
+    """Return an exception that another process can receive: itself, or a RuntimeError of its type, message and notes.
+
+    Args:
+        error: pickling one of a user's class may raise anything.
+        by_type: whether the other process raises it again as its type, with one argument.
+    """
+    try:
+        received = pickle.loads(pickle.dumps(error))
+        if by_type:
+            type(error)(received)
+    except Exception:
+        replaced = RuntimeError(f"{type(error).__name__}: {error}")
+        for note in getattr(error, "__notes__", ()):
+            replaced.add_note(note)
+        return replaced
+    return error
 
 
 def how_it_ended(exit_code: int | None) -> str:

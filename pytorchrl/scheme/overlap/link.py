@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.worker_processes import sendable
+
 _SECONDS_BETWEEN_LOOKS = 1.0
 """Interval at which a waiting process checks that the other one is alive."""
 
@@ -103,12 +105,7 @@ class PipeToLearner:
     def send_error(self, error: Exception, *, by_step: bool = False) -> None:
         """Send the learner an exception, with its traceback in this process as a note."""
         error.add_note(f"In {self.title}:\n{traceback.format_exc()}")
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:  # pickling a user-defined class may raise anything; its message is kept
-            error, notes = RuntimeError(f"{type(error).__name__}: {error}"), error.__notes__
-            error.__notes__ = notes
-        self.send(Failed(error, by_step))
+        self.send(Failed(sendable(error), by_step))
 
     def _check_learner(self) -> None:
         if os.getppid() != self.learner:

@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import pickle
 import select
 import time
 import weakref
@@ -19,7 +18,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
 from pytorchrl.agent.envs import worker_processes
-from pytorchrl.agent.envs.worker_processes import WorkerSignals, how_it_ended, worker_signals
+from pytorchrl.agent.envs.worker_processes import WorkerSignals, how_it_ended, sendable, worker_signals
 from pytorchrl.agent.global_generators import seed_process, seeds_of_processes
 from storages.open_files import open_files_named
 
@@ -216,10 +215,9 @@ def _sendable(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(*arguments, **named)
         except Exception as error:
-            try:
-                type(error)(pickle.loads(pickle.dumps(error)))
-            except Exception:
-                raise RuntimeError(f"{type(error).__name__}: {error}") from error
-            raise
+            sent = sendable(error, by_type=True)
+            if sent is error:
+                raise
+            raise sent from error
 
     return call
