@@ -12,6 +12,7 @@ import torch
 import pytorchrl as prl
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.scheme import Evaluation
+from storages.persistent.log import files
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme
 
@@ -200,7 +201,7 @@ def test_a_full_disk_is_named_with_the_file_and_leaves_the_checkpoint_before(
     checkpoint.save(path, {"weights": torch.zeros(1_000)})
     before = path.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "create", lambda _: FullDisk(left))
+        patch.setattr(files, "create", lambda _: FullDisk(left))
         with pytest.raises(OSError, match=r"No space left on device; the checkpoint was not written.*checkpoint\.pt"):
             checkpoint.save(path, {"weights": torch.ones(1_000)})
     assert path.read_bytes() == before
@@ -210,6 +211,6 @@ def test_a_full_disk_is_named_with_the_file_and_leaves_the_checkpoint_before(
 def test_a_full_disk_at_the_first_checkpoint_claims_no_earlier_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "create", lambda _: FullDisk(300))
+    monkeypatch.setattr(files, "create", lambda _: FullDisk(300))
     with pytest.raises(OSError, match=r"No space left on device; the checkpoint was not written: '.*checkpoint\.pt'$"):
         checkpoint.save(tmp_path / "checkpoint.pt", {"weights": torch.ones(1_000)})

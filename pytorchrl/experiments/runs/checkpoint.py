@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from storages.persistent.log.files import create
+from storages.persistent.log.files import replacing
 
 FORMAT = 4
 _MOST_SHARED = 8
@@ -97,14 +97,12 @@ def save(path: Path, state: dict[str, Any], before: Sequence[Path] = ()) -> None
         TypeError: something in the state could not be loaded again; nothing was written.
     """
     state = as_plain_data(state)
-    partial = path.with_suffix(f".partial-{os.getpid()}")
     try:
-        with create(partial) as file:
+        with replacing(path, durable=True) as file:
             torch.save({"format": FORMAT} | state, file)
             file.flush()
             os.fsync(file.fileno())
-        _move_back([path, *before])
-        partial.replace(path)
+            _move_back([path, *before])
     except (OSError, RuntimeError) as error:
         # torch may raise another error while it handles that of the file.
         if (cause := _os_error_of(error)) is None:
@@ -112,13 +110,6 @@ def save(path: Path, state: dict[str, Any], before: Sequence[Path] = ()) -> None
         kept = ", and an earlier one is kept" if any(one.exists() for one in (path, *before)) else ""
         reason = f"{cause.strerror or cause}; the checkpoint was not written{kept}"
         raise OSError(cause.errno, reason, str(path)) from error
-    finally:
-        partial.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _os_error_of(error: BaseException | None) -> OSError | None:
