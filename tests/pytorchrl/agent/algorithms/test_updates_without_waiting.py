@@ -42,8 +42,8 @@ from storages.transition import (
 from tests.support.every_algorithm import ACTIONS, OFF_POLICY, ON_POLICY
 from tests.support.profiles import FULL
 
-# They learn from data or rollouts that this batch does not hold, or ask an expert.
-WITHOUT_BATCH = ("DAgger", "RND", "IMPALA", "TRPOSinglePath", "AIRL", "PPOD", "GAIL on A2C")
+# They learn from sequences, data or rollouts that this batch does not hold, or ask an expert.
+WITHOUT_BATCH = ("R2D2", "DAgger", "RND", "IMPALA", "TRPOSinglePath", "AIRL", "PPOD", "GAIL on A2C")
 ALGORITHMS: dict[str, tuple[Any, Any]] = {
     name: (cls.create_factory(**settings), ACTIONS[kinds[0]])
     for name, (cls, settings, kinds) in (OFF_POLICY | ON_POLICY).items()
@@ -55,8 +55,6 @@ ROWS, STEPS = 6, 4
 
 def made(name: str, memory: Any = None, **hyper_parameters: Any) -> prl.Algorithm:
     factory, space = ALGORITHMS[name]
-    if name == "R2D2":
-        memory = memory or "lstm"
     envs = SimpleNamespace(
         observation_space=spaces.Box(-np.inf, np.inf, (3,), np.float32), action_space=space, num_envs=ROWS
     )
