@@ -153,6 +153,8 @@ def test_an_update_of_packed_episodes_does_not_wait_for_the_device(name: str) ->
 def test_acting_stays_on_one_device(name: str, deterministic: bool, memory: Any) -> None:
     if memory and name in WITHOUT_MEMORY:
         pytest.skip("it has no memory")
+    if "Beta" in name and not deterministic:
+        pytest.skip("torch draws from no Beta distribution on this device")
     algorithm = made(name, memory)
     exploration = prl.Exploration(algorithm.codec, ROWS, "meta", seed=0, deterministic=deterministic)
     exploration.steps = exploration.target_steps = 10**6
