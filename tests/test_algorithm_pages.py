@@ -8,7 +8,7 @@ import pytest
 
 import pytorchrl as prl
 from docs import algorithm_curves, generated_parts
-from docs.algorithm_parameters import descriptions
+from docs.algorithm_parameters import argument_texts
 from docs.generated_parts import DOCS, PAGES, documented, exported
 from storages.component.declared import hyper_parameters_of
 
@@ -32,10 +32,10 @@ def test_the_generated_parts_of_a_page_are_up_to_date(page: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_hyper_parameter_is_described_once(name: str) -> None:
     cls = getattr(prl, name)
-    described = [each for base in cls.__mro__ if issubclass(base, prl.Algorithm) for each in descriptions(base)]
+    described = [each for base in cls.__mro__ if issubclass(base, prl.Algorithm) for each in argument_texts(base)]
     assert sorted(set(described)) == sorted(described)
     assert set(hyper_parameters_of(cls)) <= set(described)
-    assert set(descriptions(cls)) <= set(hyper_parameters_of(cls)), "a described hyper-parameter does not exist"
+    assert set(argument_texts(cls)) <= set(hyper_parameters_of(cls)), "a described hyper-parameter does not exist"
 
 
 @pytest.mark.parametrize("page", PAGES_OF_ALGORITHMS, ids=lambda page: page.stem)
@@ -101,7 +101,7 @@ def test_a_description_of_several_lines_is_read_completely() -> None:
             ValueError: not a hyper-parameter.
         """
 
-    assert descriptions(Documented) == {
+    assert argument_texts(Documented) == {
         "lr": "learning rate; see https://arxiv.org: it falls.",
         "double": "two lines.",
     }

@@ -1,7 +1,5 @@
 """Reinforcement and imitation learning algorithms, and the base classes for new ones."""
 
-import types as _types
-
 from pytorchrl.agent.algorithms.actor_critic.acer import ACER as ACER
 from pytorchrl.agent.algorithms.actor_critic.acer_continuous import ACERContinuous as ACERContinuous
 from pytorchrl.agent.algorithms.actor_critic.crossq import CrossQ as CrossQ
@@ -90,8 +88,3 @@ from pytorchrl.agent.algorithms.value_based.rollout_q_learning import PQN as PQN
 from pytorchrl.agent.algorithms.value_based.rollout_q_learning import NStepQLearning as NStepQLearning
 from pytorchrl.agent.algorithms.value_based.sarsa import SARSA as SARSA
 from pytorchrl.agent.algorithms.value_based.sarsa import ResidualDQN as ResidualDQN
-
-# Classes alone, without the modules that they are imported from.
-__all__ = [
-    name for name, value in vars().items() if not name.startswith("_") and not isinstance(value, _types.ModuleType)
-]
