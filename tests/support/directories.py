@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
-from storages.persistent.log import records as blocks
 from storages.persistent.replay import write_ahead_log
 from storages.sequence_settings import Episodes
 from storages.transition import ERRORS, MASK, REW
@@ -117,17 +116,6 @@ def files_no_longer_than(size_bytes: int) -> Iterator[None]:
 
 def longest_file_bytes(directory: Path) -> int:
     return max(path.stat().st_size for path in directory.iterdir())
-
-
-@contextmanager
-def large_commits() -> Iterator[None]:
-    """The background thread writes all commits as large ones, not only those from 1 MiB."""
-    before = blocks.SMALL_RECORD_BYTES
-    blocks.SMALL_RECORD_BYTES = -1
-    try:
-        yield
-    finally:
-        blocks.SMALL_RECORD_BYTES = before
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pytorchrl.agent.actors.per_network import refuse_unknown_networks
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms import checks
 from pytorchrl.agent.algorithms.checks import SCALED, ActionKind
-from pytorchrl.agent.algorithms.compiling import check_compiles, compute
+from pytorchrl.agent.algorithms.compiling import NO_LOSSES, check_compiles, compute, not_compiled
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.parameter_group import ParameterGroup, named_parameters_of
 from pytorchrl.agent.algorithms.refusals import new_of_parts, refuse_unused_overrides
@@ -95,7 +95,7 @@ class Algorithm(Changeable, ABC):
 
     def __init__(self, device: torch.device | str, actor: Actor, envs: VecEnv) -> None:
         self.check_spaces(envs)
-        check_compiles(self, Algorithm)
+        check_compiles(self)
         self.device, self.actor, self.action_space = find_device(device), actor, envs.action_space
         self.codec = make_codec(envs.action_space, self.device, scaled=self.actions in SCALED)
         """Converts actions between networks, storages and environments."""
@@ -154,6 +154,7 @@ class Algorithm(Changeable, ABC):
         """Let a storage of a source add the fields to its batches that the algorithm needs; called once."""
         self.sources[source].request_fields(storage)
 
+    @not_compiled(NO_LOSSES)
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of a batch; target networks receive no gradients."""
         raise NotImplementedError(

@@ -57,6 +57,9 @@ def _compute_compiled(algorithm: Any, losses: Callable[[Rows], LossesT], rows: R
     return computed
 
 
+NO_LOSSES = "it learns by none"
+
+
 def not_compiled(why: str) -> Callable[[Callable[..., LossesT]], Callable[..., LossesT]]:
     """Return a decorator of losses that torch cannot compile, by which ``compile=True`` is refused at once.
 
@@ -71,21 +74,15 @@ def not_compiled(why: str) -> Callable[[Callable[..., LossesT]], Callable[..., L
     return mark
 
 
-def check_compiles(algorithm: Any, base: type[Any]) -> None:
+def check_compiles(algorithm: Any) -> None:
     """Refuse ``compile`` where torch cannot compile, or where nothing would be compiled.
-
-    Args:
-        algorithm: of any kind.
-        base: the class whose losses are not defined.
 
     Raises:
         ValueError: the algorithm learns without losses, or marks them as :func:`not_compiled`.
     """
     if not algorithm.compile:
         return
-    losses = type(algorithm).losses
-    has_none = losses is base.losses or "losses" in algorithm.unused
-    why = "it learns by none" if has_none else getattr(losses, "not_compiled", None)
+    why = NO_LOSSES if "losses" in algorithm.unused else getattr(algorithm.losses, "not_compiled", None)
     if why is not None:
         raise ValueError(
             f"{type(algorithm).__name__}: compile=True compiles losses and their gradients, but not these: {why}; "

@@ -3,7 +3,6 @@
 import io
 import json
 import math
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from pytorchrl.experiments.policies.acting_network import (
     output_names,
 )
 from pytorchrl.experiments.policies.onnx_file import BATCH, write_onnx
+from pytorchrl.version import VERSION
 from storages.persistent.log.files import write_atomically
 
 METADATA = "metadata.json"
@@ -194,17 +194,10 @@ def metadata_of(algorithm: Algorithm) -> dict[str, str]:
         "states": _states(algorithm),
     }
     return {
-        "pytorchrl_version": _version(),
+        "pytorchrl_version": VERSION,
         "algorithm": type(algorithm).__name__,
         **{name: json.dumps(_finite(value), allow_nan=False) for name, value in described.items()},
     }
-
-
-def _version() -> str:
-    try:
-        return version("pytorchrl")
-    except PackageNotFoundError:  # run from a folder of sources
-        return "unknown"
 
 
 def _normalisation(algorithm: Algorithm) -> dict[str, Any]:

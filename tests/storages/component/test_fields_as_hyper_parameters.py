@@ -16,6 +16,7 @@ from torch import nn
 
 from storages import Factory, GAEBuffer, LinearSchedule, PERBuffer, ReplayBuffer, Storage
 from storages.component.factory import Component
+from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import (
     Count,
     CountOrZero,
@@ -296,3 +297,14 @@ def test_a_default_that_is_assigned_to_a_class_after_its_first_use_is_that_of_la
     assert Last.create_factory().hyper_parameters == {"rate": 0.5, "size": 3}
     Later.rate = 0.25
     assert Last.create_factory().hyper_parameters == {"rate": 0.25, "size": 3}
+
+
+def test_the_decorator_of_the_version_before_warns_and_changes_nothing() -> None:
+    class Plain(ReplayBuffer):
+        keep: Positive = 2.0
+
+    with pytest.warns(DeprecationWarning, match=r"^Plain: leave out @with_hyper_parameters"):
+        decorated = with_hyper_parameters(Plain)
+    assert decorated is Plain
+    factory = decorated.create_factory(size=10, keep=3)
+    assert factory("cpu", None, SimpleNamespace(gamma=0.9), None).keep == 3.0
