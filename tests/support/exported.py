@@ -1,5 +1,6 @@
 """Exported policies, computed by torch or by onnxruntime."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,24 @@ def skip_without_onnx(suffix: str) -> None:
         pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files")
 
 
+Policy = Callable[[list[Tensor]], list[np.ndarray[Any, Any]]]
+
+
+def loaded_policy(path: Path) -> Policy:
+    """An exported policy; the random numbers of ONNX files begin anew whenever one is loaded."""
+    if path.suffix == ".pt2":
+        module = torch.export.load(path).module()
+
+        def call(inputs: list[Tensor]) -> list[np.ndarray[Any, Any]]:
+            found = module(*inputs)
+            return [each.detach().numpy() for each in (found if isinstance(found, tuple) else (found,))]
+
+        return call
+    session = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files").InferenceSession(str(path))
+    names = [each.name for each in session.get_inputs()]
+    return lambda inputs: list(session.run(None, {n: v.numpy() for n, v in zip(names, inputs, strict=True)}))
+
+
 def exported_actions(path: Path, inputs: list[Tensor]) -> list[np.ndarray[Any, Any]]:
     """The outputs of an exported policy."""
-    if path.suffix == ".pt2":
-        found = torch.export.load(path).module()(*inputs)
-        return [each.detach().numpy() for each in (found if isinstance(found, tuple) else (found,))]
-    session = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files").InferenceSession(str(path))
-    return list(session.run(None, {i.name: v.numpy() for i, v in zip(session.get_inputs(), inputs, strict=True)}))
+    return loaded_policy(path)(inputs)

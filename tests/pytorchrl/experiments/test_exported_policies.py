@@ -17,7 +17,7 @@ import pytorchrl as prl
 from pytorchrl.agent.envs.spaces import space_from_data
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from tests.support.by_hand import envs_with, perturb
-from tests.support.exported import exported_actions, skip_without_onnx
+from tests.support.exported import exported_actions, loaded_policy, skip_without_onnx
 from tests.support.finished_runs import RUNS
 from tests.support.memories import MinimalGatedUnit
 from tests.support.toys import Counter
@@ -299,10 +299,10 @@ def test_an_exported_policy_draws_proposals_for_any_number_of_rows(cls: Any, suf
     envs = envs_with(spaces.Box(-2, 2, (1,)))
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(16,))("cpu", envs)
     policy = TrainedPolicy(cls.create_factory()("cpu", actor, envs))
-    path = exported_file(policy, tmp_path / f"policy{suffix}")
+    exported = loaded_policy(exported_file(policy, tmp_path / f"policy{suffix}"))
     for rows in (1, 2, 5):
         seen = torch.randn(rows, 3, generator=torch.Generator().manual_seed(rows))
-        drawn = [exported_actions(path, [seen])[0] for _ in range(2)]
+        drawn = [exported([seen])[0] for _ in range(2)]
         assert drawn[0].shape == (rows, 1)
         assert np.abs(drawn[0]).max() <= 2
         # The best of BCQ's proposals often has the clipped latents that were the best before, QtOpt's is often a bound.
