@@ -1,5 +1,6 @@
 """Commands that list runs and show their composition, provenance, evaluations and results."""
 
+import inspect
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from pytorchrl.logging.tables.evaluation_table import COLUMNS, as_csv, as_markdo
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import on_one_line, tell
 from storages.component.declared import hyper_parameters_of
+from storages.component.factory import Component
 from storages.component.setting import plain
 
 _RUNS = Path("runs")
@@ -145,9 +147,10 @@ def shown(value: Any) -> str:
 
 
 def _defaults(name: str) -> Mapping[str, Any]:
-    """Return the default hyper-parameters of a class by its name; none if it is not imported."""
+    """Return the defaults of a component's hyper-parameters or a setting's fields; none of a class not imported."""
     try:
-        parameters = hyper_parameters_of(class_named(name))
+        cls = class_named(name)
+        parameters = hyper_parameters_of(cls) if issubclass(cls, Component) else inspect.signature(cls).parameters
     except (CompositionError, TypeError):
         return {}
     return {key: plain(one.default) for key, one in parameters.items() if one.default is not one.empty}

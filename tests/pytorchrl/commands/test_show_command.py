@@ -72,6 +72,16 @@ def test_composition_command_experiment_and_returns_are_shown(
     assert "threads of torch 1" in " ".join(printed.split())
 
 
+def test_a_schedule_is_shown_as_in_a_script_without_the_fields_that_are_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scheme = dqn_scheme(algorithm={"lr": prl.LinearSchedule(1e-3, 1e-4), "epsilon": prl.LinearSchedule(1.0, 0.1, 0.5)})
+    prl.Learner(scheme, 10, tmp_path / "run").close()
+    printed = " ".join(output_of_show(monkeypatch, capsys, tmp_path / "run").split())
+    assert "lr=LinearSchedule(initial=0.001, final=0.0001)" in printed
+    assert "epsilon=LinearSchedule(initial=1.0, final=0.1, fraction=0.5)" in printed
+
+
 def test_escape_codes_are_not_printed_and_damaged_files_are_refused_by_name(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
