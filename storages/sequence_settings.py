@@ -1,13 +1,61 @@
-"""Settings for batches of sequences or episodes instead of single transitions."""
+"""Settings for batches of sequences or episodes instead of single transitions.
 
+The window of each setting is chosen in :func:`storages.core.windows.segments.window_of`; no other module distinguishes
+them by their classes, except where an index of episodes is needed.
+"""
+
+import sys
+from abc import abstractmethod
 from dataclasses import dataclass
 
 from storages.component.hyper_parameters import Count, CountOrZero, UnitInterval
 from storages.component.setting import Setting
 
 
+class MultiStepRows(Setting):
+    """Base class of settings of batches whose rows consist of several steps."""
+
+    eta: float
+    """Weight of the largest TD error in a row's priority: ``eta * max + (1 - eta) * mean``."""
+
+    @property
+    @abstractmethod
+    def least_size(self) -> int:
+        """Steps that a storage must hold at least, so that rows can be drawn."""
+
+    @property
+    @abstractmethod
+    def longest_row(self) -> int:
+        """Steps of the longest row that has a priority of its own."""
+
+    @property
+    def is_of_episodes(self) -> bool:
+        """Whether rows are episodes or pieces of them, which the storage's index of episodes lists."""
+        return False
+
+    @property
+    def stride(self) -> int:
+        """Steps between those at which rows begin; 1 if a row may begin at any step."""
+        return 1
+
+    @property
+    def crosses_episodes(self) -> bool:
+        """Whether a row continues into the next episode."""
+        return False
+
+    @property
+    def is_of_whole_episodes(self) -> bool:
+        """Whether rows are whole episodes, padded to the longest of the batch."""
+        return False
+
+    @property
+    def omits_following_steps(self) -> bool:
+        """Whether a batch may lack the steps after a row in its episode, which n-step returns need."""
+        return False
+
+
 @dataclass(frozen=True)
-class Sequences(Setting):
+class Sequences(MultiStepRows):
     """Batches of fixed-length sequences: Kapturowski et al., "Recurrent Experience Replay" (R2D2, ICLR 2019).
 
     Args:
@@ -36,13 +84,28 @@ class Sequences(Setting):
             raise ValueError(f"Sequences: overlap must be less than length={self.length}, got {self.overlap}")
 
     @property
+    def least_size(self) -> int:
+        """Steps so that a sequence can begin at any step."""
+        return max(self.length + self.stride - 1, self.burn_in)
+
+    @property
+    def longest_row(self) -> int:
+        """Steps of a sequence."""
+        return self.length
+
+    @property
     def stride(self) -> int:
         """Steps between the starts of consecutive sequences."""
         return 1 if self.overlap is None else self.length - self.overlap
 
+    @property
+    def crosses_episodes(self) -> bool:
+        """Whether a sequence continues into the next episode."""
+        return self.across_episodes
+
 
 @dataclass(frozen=True)
-class Episodes(Setting):
+class Episodes(MultiStepRows):
     """Batches of episodes: Hausknecht and Stone, "Deep Recurrent Q-Learning" (arXiv 1507.06527).
 
     Episodes are drawn uniformly, or by priority. An episode is whole if its first step (DONE) and its end (termination
@@ -82,3 +145,28 @@ class Episodes(Setting):
     def in_pieces(self) -> bool:
         """Whether a row may be a piece of an episode that continues after it."""
         return self.longest is not None or self.max_steps is not None
+
+    @property
+    def is_of_episodes(self) -> bool:
+        """Always: rows are episodes."""
+        return True
+
+    @property
+    def least_size(self) -> int:
+        """Steps of a piece."""
+        return self.longest or 1
+
+    @property
+    def longest_row(self) -> int:
+        """Steps of a piece; unlimited for whole episodes."""
+        return self.longest or sys.maxsize
+
+    @property
+    def is_of_whole_episodes(self) -> bool:
+        """Whether rows are whole episodes, padded to the longest of the batch."""
+        return self.whole and not self.in_pieces and not self.packed
+
+    @property
+    def omits_following_steps(self) -> bool:
+        """Whether rows are packed pieces of episodes."""
+        return self.packed and self.in_pieces

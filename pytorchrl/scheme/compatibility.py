@@ -16,7 +16,6 @@ from storages.component.factory import Factory
 from storages.off_policy.her_buffer import HERBuffer
 from storages.off_policy.mixed_storage import MixedSource
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
-from storages.sequence_settings import Episodes
 from storages.storage import Storage
 from storages.transition import IRET
 
@@ -301,8 +300,7 @@ def _mismatch_of_segments(algorithm: str, storage: Factory[Storage], sequences: 
 
 def _mismatch_of_whole_episodes(algorithm: str, storage: Factory[Storage], sequences: Any) -> str | None:
     """As :func:`_mismatch`, for an algorithm that needs whole episodes."""
-    is_whole = isinstance(sequences, Episodes) and sequences.whole and not sequences.in_pieces
-    if not is_whole or sequences.packed:
+    if sequences is None or not sequences.is_of_whole_episodes:
         made = "single transitions" if sequences is None else str(sequences)
         return (
             f"{algorithm} learns from whole episodes, padded, but {storage.name} makes batches of {made}; give it "

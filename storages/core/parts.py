@@ -259,12 +259,12 @@ class Segments(NamedTuple):
     """(B,): numbers of their first transitions."""
     last: NDArray[np.int64]
     """(B,): numbers of their last transitions."""
-    of: NDArray[np.int64] | None = None
+    segment_of_step: NDArray[np.int64] | None = None
     """(N,): index of each step's segment; None where step ``i`` belongs to segment ``i % B``."""
 
     def of_each(self, num_steps: int) -> NDArray[np.int64]:
         """Return (num_steps,), the index of each step's segment."""
-        return np.arange(num_steps) % len(self.first) if self.of is None else self.of
+        return np.arange(num_steps) % len(self.first) if self.segment_of_step is None else self.segment_of_step
 
 
 class Window(Protocol):
@@ -296,6 +296,10 @@ class Window(Protocol):
     def starts(self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the first transitions (B,) of the steps to select, for rows that a sampler has drawn."""
         return transitions
+
+    def lengths(self, first: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers of steps (B,) of rows that begin at transitions (B,)."""
+        return np.ones_like(first)
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`SelectedSteps` of rows that begin at transitions (B,)."""

@@ -8,7 +8,6 @@ from storages.component.hyper_parameters import WholeCount
 from storages.core.parts import Window
 from storages.core.windows.n_step import NSteps
 from storages.off_policy.replay_buffer import ReplayBuffer
-from storages.sequence_settings import Episodes
 
 
 class NStepReplayBuffer(ReplayBuffer):
@@ -29,7 +28,7 @@ class NStepReplayBuffer(ReplayBuffer):
         """Refuse n-step windows that reach beyond the steps of a packed batch, too."""
         super().check_hyper_parameters(hyper_parameters)
         n_step, sequences = hyper_parameters["n_step"], hyper_parameters["sequences"]
-        if n_step != 1 and isinstance(sequences, Episodes) and sequences.packed and sequences.in_pieces:
+        if n_step != 1 and sequences is not None and sequences.omits_following_steps:
             raise ValueError(
                 f"{cls.__name__}: with {sequences} n_step must be 1, got {n_step}: windows reach beyond a piece, and "
                 f"packed batches hold no steps after it; give packed=False, or neither longest nor max_steps"

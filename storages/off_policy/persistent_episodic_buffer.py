@@ -9,9 +9,8 @@ import torch
 
 from storages.component.declared import parameter
 from storages.component.hyper_parameters import Count, WholeCount
-from storages.core.parts import Rows, Window
+from storages.core.parts import Rows
 from storages.core.ring.ring import Ring
-from storages.core.windows.segments import EpisodeWindow, SequenceWindow
 from storages.episode import Episode
 from storages.errors import EmptyStorageError
 from storages.off_policy.per_buffer import PERBuffer
@@ -21,7 +20,7 @@ from storages.persistent.episodes.memory_plan import MemoryBudget
 from storages.persistent.episodes.segment_cache import SegmentCache
 from storages.protocols import Environments, StorageLog
 from storages.saving import undoing_changes
-from storages.sequence_settings import Episodes, Sequences
+from storages.sequence_settings import Episodes
 from storages.transition import INDICES, Batch, Sample
 
 
@@ -74,6 +73,7 @@ class PersistentEpisodicBuffer(PERBuffer):
 
     unchangeable = frozenset({"size_bytes", "memory_bytes", "read_only", "ancestor", "prioritization"})
     stores_slices_whole = False
+    holds_only_whole_episodes = True
 
     def make_log(self, envs: Environments | None) -> StorageLog:
         """Make the store of episodes on disk, the cache in memory, and the log of both."""
@@ -101,12 +101,6 @@ class PersistentEpisodicBuffer(PERBuffer):
             self.allow_nonfinite,
             stacked_frames=getattr(envs, "stacked_frames", 0),
         )
-
-    def make_window(self) -> Window:
-        """Make a window whose sequences begin at any step, because the ring holds whole episodes."""
-        if isinstance(self.sequences, Sequences):
-            return SequenceWindow(self.sequences, self.make_steps(), only_whole=True)
-        return super().make_window()
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -192,15 +186,8 @@ class PersistentEpisodicBuffer(PERBuffer):
             return super().draw_rows(batch_size, update, updates)
         self._directory.refill(self._generator)
         rows = super().draw_rows(batch_size, update, updates)
-        cache.drawn(self._steps_of(rows))
+        cache.drawn(int(self.window.lengths(rows.transitions).sum()))
         return rows
-
-    def _steps_of(self, rows: Rows) -> int:
-        """Return the number of transitions in a batch."""
-        if isinstance(self.window, EpisodeWindow):
-            return int(self.window.lengths(rows.transitions).sum())
-        each = self.sequences.length if isinstance(self.sequences, Sequences) else 1
-        return each * len(rows.transitions)
 
     # The newest steps
 

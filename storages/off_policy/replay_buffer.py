@@ -25,7 +25,7 @@ from storages.core.sampling.rate_limiter import RateLimit, RateLimiter
 from storages.core.sampling.recency import Recency
 from storages.core.sampling.uniform import DistinctSampler, PassSampler, UniformSampler
 from storages.core.windows.n_step import NSteps
-from storages.core.windows.segments import EpisodeWindow, PackedWindow, SequenceWindow
+from storages.core.windows.segments import SequenceWindow, window_of
 from storages.off_policy.batch_maker import BatchMaker, Draw
 from storages.off_policy.capacity import MemoryBound, RingGrowth
 from storages.persistent.replay.ring_log import RingLog, check_directory
@@ -116,6 +116,8 @@ class ReplayBuffer(Storage):
     state_names = (*Storage.state_names, "inserted", "sampled")
     follows_episodes: ClassVar[bool] = False
     """Whether an index of episodes is needed even if rows are not episodes."""
+    holds_only_whole_episodes: ClassVar[bool] = False
+    """Whether the ring holds no step of an episode that has not ended."""
 
     def build(self, device: torch.device | str, actor: Any, algorithm: Discounting, envs: Environments | None) -> None:
         """Make the parts; hyper-parameters are set already."""
@@ -153,8 +155,9 @@ class ReplayBuffer(Storage):
         if self.max_bytes is not None:
             beside = sum(part.bytes_of_a_transition for part in self.observers)
             apart = sum(part.bytes_apart for part in self.observers)
+            least = 1 if self.sequences is None else self.sequences.least_size
             most, ring.grows = sys.maxsize if ring.grows else ring.size, False
-            ring.limit = MemoryLimit(self.max_bytes, beside, apart, _least_size(self.sequences), most)
+            ring.limit = MemoryLimit(self.max_bytes, beside, apart, least, most)
         log = self.make_log(envs)
         if log is not None:
             self.observers.attach(log)
@@ -200,11 +203,7 @@ class ReplayBuffer(Storage):
         steps, sequences, tracker = self.make_steps(), self.sequences, self._tracker
         if sequences is None:
             return steps
-        if isinstance(sequences, Sequences):
-            return SequenceWindow(sequences, steps)
-        assert tracker is not None
-        kind = PackedWindow if sequences.packed else EpisodeWindow
-        return kind(sequences, steps, tracker)
+        return window_of(sequences, steps, tracker, only_whole=self.holds_only_whole_episodes)
 
     def make_relabeler(self) -> Relabeler | None:
         """Make the part that relabels fields, as hindsight does; None for none."""
@@ -226,10 +225,8 @@ class ReplayBuffer(Storage):
         check_directory(cls.__name__, hyper_parameters)
         check_transforms(hyper_parameters["transforms"], cls.__name__)
         size, sequences = hyper_parameters.get("size") or sys.maxsize, hyper_parameters["sequences"]
-        if size < (least := _least_size(sequences)):
-            whole = isinstance(sequences, Episodes)
-            why = f"to hold whole {sequences}" if whole else f"for {sequences} to begin anywhere"
-            raise ValueError(f"{cls.__name__}: size must be at least {least} {why}, got {size}")
+        if sequences is not None and size < (least := sequences.least_size):
+            raise ValueError(f"{cls.__name__}: size must be at least {least} to draw {sequences}, got {size}")
 
     def include_next_actions(self) -> None:
         """Add ACT2 and TAKEN2 to batches from now on."""
@@ -429,10 +426,3 @@ class ReplayBuffer(Storage):
     def __getstate__(self) -> dict[str, Any]:
         self._prefetcher.cancel()
         return self.__dict__
-
-
-def _least_size(sequences: Sequences | Episodes | None) -> int:
-    """Return how many steps must fit so that rows of these settings can be drawn."""
-    if isinstance(sequences, Sequences):
-        return max(sequences.length + sequences.stride - 1, sequences.burn_in)
-    return 1 if sequences is None else sequences.longest or 1

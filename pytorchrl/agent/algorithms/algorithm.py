@@ -344,7 +344,7 @@ class Algorithm(Changeable, ABC):
 
     def _follow_schedules(self) -> None:
         for group in self.training.groups.values():
-            group.stepper.learning_rate = self.current(getattr(self, group.learning_rate))
+            group.stepper.learning_rate = self.current(getattr(self, group.lr_name))
 
     def seed(self, seed: int | np.random.SeedSequence) -> None:
         """Seed the random generators of updates and of noise inside networks."""

@@ -30,7 +30,7 @@ def check_training(training: TrainingState, algorithm: object, actor: nn.Module)
     owner, names = type(algorithm).__name__, {name for target in training.targets.values() for name in target.names}
     saved = {id(parameter) for parameter in (*actor.parameters(), *training.variables.values())}
     for group in training.groups.values():
-        names |= {group.learning_rate, group.max_grad_norm}
+        names |= {group.lr_name, group.max_grad_norm_name}
         if any(id(parameter) not in saved for parameter in group.parameters.values()):
             raise ValueError(
                 f"{owner}: the networks trained as {group.name!r} are not among the actor's, so that checkpoints "
@@ -48,7 +48,7 @@ def check_training(training: TrainingState, algorithm: object, actor: nn.Module)
             f"{owner}: optimizers names {', '.join(map(repr, unknown))}, but the parameter groups are "
             f"{', '.join(map(repr, training.groups))}"
         )
-    clips = any(group.max_grad_norm == "max_grad_norm" for group in training.groups.values())
+    clips = any(group.max_grad_norm_name == "max_grad_norm" for group in training.groups.values())
     if not clips and (norm := getattr(algorithm, "max_grad_norm", None)) is not None:
         raise ValueError(
             f"{owner} takes no step whose gradients could be clipped, got max_grad_norm={norm}; leave it None"

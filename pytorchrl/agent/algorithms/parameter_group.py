@@ -15,7 +15,7 @@ class ParameterGroup:
         name: of the group.
         parameters: by name, in order.
         optimizer: of the parameters.
-        learning_rate: name of the algorithm's hyper-parameter.
+        lr: name of the algorithm's hyper-parameter.
         max_grad_norm: name of the algorithm's hyper-parameter; None does not clip gradients.
     """
 
@@ -24,13 +24,13 @@ class ParameterGroup:
         name: str,
         parameters: Mapping[str, nn.Parameter],
         optimizer: Optimizer,
-        learning_rate: str,
+        lr: str,
         max_grad_norm: str | None,
     ) -> None:
         self.name = name
         self.parameters = dict(parameters)
-        self.learning_rate = learning_rate
-        self.max_grad_norm = max_grad_norm
+        self.lr_name = lr
+        self.max_grad_norm_name = max_grad_norm
         self.flat = FlatParameters(self.parameters.values())
         self.stepper: Stepper = optimizer.make(self.flat)
         self.measures_gradients = False
@@ -61,7 +61,7 @@ class ParameterGroup:
         return self.stepper.minimise(loss, self._norm_of(algorithm))
 
     def _norm_of(self, algorithm: object) -> float | None:
-        return None if self.max_grad_norm is None else getattr(algorithm, self.max_grad_norm)
+        return None if self.max_grad_norm_name is None else getattr(algorithm, self.max_grad_norm_name)
 
     @property
     def is_frozen(self) -> bool:

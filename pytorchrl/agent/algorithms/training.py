@@ -85,7 +85,7 @@ class TrainingState:
         """Update the target networks that are due after an update, at this number of environment transitions."""
         for target in self.targets.values():
             if target.is_due(algorithm, self.counters, steps):
-                target.update(getattr(algorithm, target.polyak))
+                target.update(getattr(algorithm, target.polyak_name))
         if "steps" in self.counters:
             self.counters["steps"] = steps
 
@@ -157,7 +157,7 @@ class Target:
         every_steps: str | None = None,
     ) -> None:
         self.network = make_target(network)
-        self.polyak, self.every, self.every_steps = polyak, every, every_steps
+        self.polyak_name, self.every_name, self.every_steps_name = polyak, every, every_steps
         self.names = (polyak, every, every_steps)
         # Keep the parameters and not their data, whose memory moves when a group is made of them, or when copied.
         self.flat, self._theirs = FlatParameters(self.network.parameters()), list(network.parameters())
@@ -173,10 +173,10 @@ class Target:
             counters: "updates" so far, this one included, and "steps" at the previous one.
             steps: environment transitions so far.
         """
-        if self.every_steps is not None:
-            every: int = getattr(algorithm, self.every_steps)
+        if self.every_steps_name is not None:
+            every: int = getattr(algorithm, self.every_steps_name)
             return steps // every > counters["steps"] // every
-        interval: int = 1 if self.every is None else getattr(algorithm, self.every)
+        interval: int = 1 if self.every_name is None else getattr(algorithm, self.every_name)
         return counters["updates"] % interval == 0
 
     @torch.no_grad()

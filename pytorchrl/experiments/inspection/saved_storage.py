@@ -102,7 +102,7 @@ class SavedStorage:
         saved = self.saved.get("priorities")
         if saved is None or self.lacks_alpha:
             return None
-        stride = self.sequences.stride if isinstance(self.sequences, Sequences) else 1
+        stride = 1 if self.sequences is None else self.sequences.stride
         priorities = Priorities(self.ring, priority_settings(self.hyper_parameters, self._alpha), stride, self.starts)
         priorities.load_state_dict(saved)
         return priorities
@@ -135,7 +135,7 @@ class SavedStorage:
 
     @property
     def _of_episodes(self) -> bool:
-        return isinstance(self.sequences, Episodes)
+        return self.sequences is not None and self.sequences.is_of_episodes
 
 
 @contextmanager

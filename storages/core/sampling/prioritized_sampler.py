@@ -1,6 +1,5 @@
 """Prioritised sampling, with priorities from the TD errors of updates."""
 
-import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -27,7 +26,7 @@ from storages.core.sampling.update_errors import (
     errors_of_update,
     tensor_of_errors,
 )
-from storages.sequence_settings import Episodes, Sequences
+from storages.sequence_settings import MultiStepRows
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
 
 _ROUNDING_BYTES = 256
@@ -50,13 +49,13 @@ class PrioritizedSampler(Sampler):
         self,
         ring: Ring,
         transfer: Transfer,
-        sequences: Sequences | Episodes | None = None,
+        sequences: MultiStepRows | None = None,
         tracker: EpisodeTracker | None = None,
     ) -> None:
         self.priorities: Priorities | None = None
         self._ring, self._transfer, self._sequences = ring, transfer, sequences
-        self._tracker = tracker if isinstance(sequences, Episodes) else None
-        self._stride = sequences.stride if isinstance(sequences, Sequences) else 1
+        self._tracker = tracker if sequences is not None and sequences.is_of_episodes else None
+        self._stride = 1 if sequences is None else sequences.stride
         self._eta = 1.0 if sequences is None else sequences.eta
         self.late = PendingErrors(self._eta)
         """Errors of updates on a device that the host does not wait for."""
@@ -277,13 +276,12 @@ class PrioritizedSampler(Sampler):
         """Return the newest transitions, of consecutive ones, at which rows begin, and the errors of these rows."""
         ring, sequences, first = self._ring, self._sequences, int(transitions[0])
         assert sequences is not None
-        if isinstance(sequences, Sequences):
+        if self._tracker is None:
             starts = transitions[transitions // ring.envs % self._stride == 0]
-            longest, across = sequences.length, sequences.across_episodes
         else:
             starts = priorities.drawn
             starts = starts[starts >= first]
-            longest, across = sequences.longest or sys.maxsize, False
+        longest, across = sequences.longest_row, sequences.crosses_episodes
         steps = np.arange(first // ring.envs, ring.steps)
         broken = (ring.columns.finals.numbers[steps % ring.rows] >= 0).ravel()
         return starts, errors_of_starts(errors, broken, starts - first, ring.envs, longest, across, self._eta)

@@ -9,7 +9,7 @@ from storages.core.kernels.step_windows import lay_out
 from storages.core.parts import Candidates, Gather, Segments, TransitionList, TransitionRange, Window
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
-from storages.sequence_settings import Episodes, Sequences
+from storages.sequence_settings import Episodes, MultiStepRows, Sequences
 from storages.transition import (
     BATCH_SIZES,
     BURN_IN,
@@ -26,6 +26,28 @@ from storages.transition import (
     WINDOW,
     Array,
 )
+
+
+def window_of(
+    setting: MultiStepRows, steps: Window, tracker: EpisodeTracker | None, only_whole: bool = False
+) -> Window:
+    """Return the window of a setting.
+
+    Args:
+        setting: what rows are.
+        steps: the window that computes the fields of each step.
+        tracker: index of the ring's episodes, where rows are episodes.
+        only_whole: whether the ring holds only whole episodes, so that a sequence may begin at any of its steps.
+
+    Raises:
+        TypeError: the setting is of another class than those of :mod:`storages.sequence_settings`.
+    """
+    if isinstance(setting, Sequences):
+        return SequenceWindow(setting, steps, only_whole=only_whole)
+    if isinstance(setting, Episodes):
+        assert tracker is not None
+        return (PackedWindow if setting.packed else EpisodeWindow)(setting, steps, tracker)
+    raise TypeError(f"there is no window for {setting}; override make_window() of the storage to return one")
 
 
 class SequenceWindow(Window):
@@ -79,13 +101,18 @@ class SequenceWindow(Window):
         shift: NDArray[np.int64] = np.where(chosen > 0, (begins.cumsum(0) < chosen).sum(0) + 1, 0)
         return transitions + envs * shift
 
+    def lengths(self, first: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the length of a sequence for each of some transitions (B,)."""
+        return np.full_like(first, self.sequences.length)
+
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`SequenceLayout` of sequences that begin at transitions (B,)."""
         sequences, lead_out = self.sequences, self._bootstrap_steps(ring)
         burn_in, end = sequences.burn_in, sequences.burn_in + sequences.length
-        steps = _steps(ring, first, burn_in, end + lead_out, sequences.across_episodes)
-        segments = Segments(steps.numbers[0], steps.numbers[-1])
-        return SequenceLayout(*steps, slice(burn_in, end), segments, int(np.count_nonzero(steps.real[burn_in:end])))
+        laid_out = _lay_out_steps(ring, first, burn_in, end + lead_out, sequences.across_episodes)
+        segments = Segments(laid_out.numbers[0], laid_out.numbers[-1])
+        learnt_steps = int(np.count_nonzero(laid_out.real[burn_in:end]))
+        return SequenceLayout(*laid_out, slice(burn_in, end), segments, learnt_steps)
 
     def _bootstrap_steps(self, ring: Ring) -> int:
         return self.steps.reach(ring) if self._reach is None else self._reach
@@ -178,10 +205,10 @@ class EpisodeWindow(SequenceWindow):
         """
         lengths, episodes, lead_out = self.lengths(first), self.episodes, self._bootstrap_steps(ring)
         length = episodes.longest or episodes.max_steps or int(lengths.max())
-        steps = _steps(ring, first, 0, length + lead_out, across_episodes=False)
-        steps.real[np.arange(length + lead_out)[:, None] >= lengths] = 0
+        laid_out = _lay_out_steps(ring, first, 0, length + lead_out, across_episodes=False)
+        laid_out.real[np.arange(length + lead_out)[:, None] >= lengths] = 0
         segments = Segments(first, first + (lengths - 1) * ring.envs)
-        return SequenceLayout(*steps, slice(0, length), segments, int(lengths.sum()))
+        return SequenceLayout(*laid_out, slice(0, length), segments, int(lengths.sum()))
 
 
 class SequenceLayout(NamedTuple):
@@ -207,15 +234,17 @@ def in_time(value: Any, shape: tuple[int, ...]) -> Any:
     return value.reshape(*shape, *value.shape[1:])
 
 
-class _Steps(NamedTuple):
+class _LaidOut(NamedTuple):
     numbers: NDArray[np.int64]
     real: NDArray[np.float32]
     resets: NDArray[np.float32]
 
 
-def _steps(ring: Ring, first: NDArray[np.int64], before: int, steps: int, across_episodes: bool) -> _Steps:
-    shape = (steps, len(first))
-    found = _Steps(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
+def _lay_out_steps(
+    ring: Ring, first: NDArray[np.int64], before: int, num_steps: int, across_episodes: bool
+) -> _LaidOut:
+    shape = (num_steps, len(first))
+    found = _LaidOut(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
     lay_out(first, before, ring.start, ring.end, ring.envs, across_episodes, ring.columns.final_numbers, *found)
     return found
 

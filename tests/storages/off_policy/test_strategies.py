@@ -139,9 +139,9 @@ def test_incompatible_hyper_parameters_are_refused(way: str) -> None:
         storage = made(way, 1, sequences=Episodes(longest=3, packed=True))
         with pytest.raises(ValueError, match="n_step must be 1, got 3: windows reach beyond a piece"):
             storage.update_storage_parameter("n_step", 3)
-    with pytest.raises(ValueError, match="size must be at least 6 for Sequences"):
+    with pytest.raises(ValueError, match="size must be at least 6 to draw Sequences"):
         made(way, 1, size=5, sequences=Sequences(6))
-    with pytest.raises(ValueError, match="size must be at least 6 to hold whole Episodes"):
+    with pytest.raises(ValueError, match="size must be at least 6 to draw Episodes"):
         made(way, 1, size=5, sequences=Episodes(longest=6))
 
 
