@@ -1,6 +1,7 @@
 """Policies of the Hugging Face hub: loaded from its cache, without running code or following links out of it."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -79,10 +80,8 @@ def test_the_package_of_the_hub_finds_a_policy_in_its_cache_without_a_connection
 ) -> None:
     package = pytest.importorskip("huggingface_hub")
     cache_with(policy_file, tmp_path / "cache")
-    offline = lambda repository, file: package.hf_hub_download(  # noqa: E731
-        repository, file, cache_dir=tmp_path / "cache", local_files_only=True
-    )
-    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=offline))  # type: ignore[arg-type]
+    offline = partial(package.hf_hub_download, cache_dir=tmp_path / "cache", local_files_only=True)
+    monkeypatch.setattr(package, "hf_hub_download", offline)
     assert type(prl.load_policy(f"hf://{REPOSITORY}").algorithm) is prl.DQN
 
 
