@@ -42,6 +42,7 @@ from pytorchrl.experiments.callbacks import AfterSteps, Callback
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import function_named, import_modules
+from pytorchrl.logging.writers import LOGGERS
 from pytorchrl.scheme import Scheme
 from storages.component.factory import Factory
 from storages.persistent.commits import has_commits
@@ -218,7 +219,7 @@ def _parser(add_help: bool) -> PartsParser:
     parser.add_argument(
         "--log-dir", type=Path, metavar="FOLDER", help="folder of the runs (default: runs/ALGORITHM-ENV)"
     )
-    parser.add_argument("--log-to", nargs="*", metavar="DESTINATION", help="wandb, tensorboard")
+    parser.add_argument("--log-to", nargs="*", metavar="DESTINATION", help=", ".join(LOGGERS))
     parser.add_argument("--checkpoint-every", type=int, metavar="INT", help="steps between checkpoints")
     parser.add_argument(
         "--callbacks", nargs="+", metavar="CALLBACK", help="such as 'RecordVideos()' 'StopAtReturn(475)'; see the docs"
