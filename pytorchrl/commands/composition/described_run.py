@@ -23,9 +23,7 @@ from pytorchrl.commands.composition.data_source import (
 from pytorchrl.commands.composition.description import (
     check_description,
     check_settings,
-    fit_preset,
     merge_descriptions,
-    preset_of,
     read_yaml,
 )
 from pytorchrl.commands.composition.options import PartsParser, add_options, dashed, given_options, parse
@@ -38,6 +36,7 @@ from pytorchrl.commands.composition.parts import (
     storage_class,
     value_of,
 )
+from pytorchrl.commands.composition.presets import fit_preset, preset_of
 from pytorchrl.experiments.callbacks import AfterSteps, Callback
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.run_folder import RunFolder
