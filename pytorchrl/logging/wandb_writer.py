@@ -50,14 +50,14 @@ class WandbWriter:
     Where ``wandb.init`` was called already, the first run folder is logged to that run, and the caller finishes it. In
     a process of a sweep agent, the run is the agent's.
 
-    The run's config has the names of ``train``'s options (``algorithm.lr``), which are those of sweeps. Runs that differ
-    only in their seed are a group, and the summary of a return is its largest value.
+    The run's config has the names of ``train``'s options (``algorithm.lr``), which are those of sweeps. Runs that
+    differ only in their seed are a group, and the summary of a return is its largest value and its last.
 
     Args:
         log_dir: the run folder, which must exist.
         config: the composition of the run.
-        run_name: the name that wandb shows; None takes that of wandb's settings, or one such as ``PPO-CartPole-v1-seed-1``;
-            a sweep names its runs itself.
+        run_name: the name that wandb shows; None takes that of wandb's settings, or one such as
+            ``PPO-CartPole-v1-seed-1``; a sweep names its runs itself.
         options: further arguments of ``wandb.init``, such as ``project``. Without them, and without wandb's settings of
             them, the project is "pytorchrl", and the group is that of the composition. Tags are added to those that
             name the algorithm, the environment and the storage.

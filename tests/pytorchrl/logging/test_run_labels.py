@@ -24,7 +24,7 @@ def config_of(arguments: list[str]) -> dict[str, Any]:
     return config | {"target_steps": 500}
 
 
-@pytest.mark.parametrize("settings", [SETTINGS[:5], SETTINGS[5:] + ("--actor.memory=gru",)], ids=["usual", "memory"])
+@pytest.mark.parametrize("settings", [SETTINGS[:5], (*SETTINGS[5:], "--actor.memory=gru")], ids=["usual", "memory"])
 def test_the_settings_given_to_train_again_compose_the_same_run(settings: tuple[str, ...]) -> None:
     config = config_of([*RUN.split(), *settings])
     names = settings_by_option(config)

@@ -120,6 +120,7 @@ def _duration(picture: Image.Image, frame: int) -> float:
     return float(picture.info["duration"]) / 1_000
 
 
+@pytest.mark.long
 def test_a_run_and_its_continuation_write_settings_and_videos(tmp_path: Path) -> None:
     pytest.importorskip("imageio")
     run = tmp_path / "run"
