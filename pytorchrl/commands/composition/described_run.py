@@ -213,7 +213,9 @@ def _parser(add_help: bool) -> PartsParser:
         "--steps", type=int, metavar="INT", help="environment steps to train for; updates where no steps are collected"
     )
     parser.add_argument("--num-envs", type=int, metavar="INT", help="copies of the environment")
-    parser.add_argument("--seeds", type=int, nargs="+", metavar="INT", help="seeds, a run for each (default: 1)")
+    parser.add_argument(
+        "--seeds", "--seed", type=int, nargs="+", metavar="INT", help="seeds, a run for each (default: 1)"
+    )
     parser.add_argument("--device", metavar="DEVICE", help="cpu, cuda or auto (default: cpu)")
     parser.add_argument(
         "--log-dir", type=Path, metavar="FOLDER", help="folder of the runs (default: runs/ALGORITHM-ENV)"
