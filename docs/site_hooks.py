@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
+from mkdocs.structure.files import File, Files
+
+from docs import reference_pages
 
 INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 DISPLAYED = re.compile(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', re.DOTALL)
@@ -18,8 +21,18 @@ SOURCE_FILE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(?!docs/)[\w./-]+\.(?:py|toml
 """A link to a file outside of the site, which a reader of the repository can follow."""
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Leave the text of links to source files."""
+def on_files(files: Files, config: Any, **_: Any) -> Files:
+    """Add a page for each name of the API."""
+    for path, markdown in reference_pages.pages_of_names():
+        files.append(File.generated(config, f"api/{path}", content=markdown))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Leave the text of links to source files, and link names of the API to their pages."""
+    folder, _slash, name = page.file.src_uri.rpartition("/")
+    if folder == "api":
+        markdown = reference_pages.with_links(name.removesuffix(".md"), markdown)
     return SOURCE_FILE.sub(r"\1", markdown)
 
 
