@@ -61,23 +61,23 @@ class TensorBoardWriter:
     def write_video(self, steps: int, name: str, path: Path) -> None:
         """Add a video, as an animated image."""
         from PIL import Image
-        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
 
         content = path.read_bytes() if path.suffix == ".gif" else _as_gif(path)
         with Image.open(io.BytesIO(content)) as first:
             width, height = first.size
         image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=content)
-        self._file_writer.add_summary(Summary(value=[Summary.Value(tag=name, image=image)]), steps)
+        self._add_summary(Summary(value=[Summary.Value(tag=name, image=image)]), steps)
         self._writer.flush()
 
     def close(self) -> None:
         """Close the event file."""
         self._writer.close()
 
-    @property
-    def _file_writer(self) -> Any:
-        assert self._writer.file_writer is not None
-        return self._writer.file_writer
+    def _add_summary(self, summary: Any, steps: int | None = None) -> None:
+        # torch's annotation of the attribute is that of its state after `close`.
+        file_writer: Any = self._writer.file_writer
+        file_writer.add_summary(summary, steps)
 
     def _write_settings(self, config: Mapping[str, object]) -> None:
         """Write the settings as hyper-parameters, and as a table in the tab of texts."""
@@ -87,8 +87,9 @@ class TensorBoardWriter:
         given = {name: str(value) if isinstance(value, list) else value for name, value in settings.items()}
         # `SummaryWriter.add_hparams` would make a folder of its own for them, apart from the metrics.
         known = {name: value for name, value in given.items() if value is not None}
-        for summary in hparams(known, dict.fromkeys(_RETURNS)):
-            self._file_writer.add_summary(summary)
+        # The function has no annotations.
+        for summary in hparams(known, dict.fromkeys(_RETURNS)):  # type: ignore[no-untyped-call]
+            self._add_summary(summary)
         rows = "\n".join(f"| `{name}` | `{on_one_line(str(value))}` |" for name, value in settings.items())
         self._writer.add_text("configuration", f"| setting | value |\n| --- | --- |\n{rows}", 0)
         self._writer.flush()
@@ -96,7 +97,8 @@ class TensorBoardWriter:
 
 def _as_gif(path: Path) -> bytes:
     """Convert a video to a GIF, with smaller and fewer frames where it is large."""
-    from imageio_ffmpeg import get_ffmpeg_exe  # installed where such videos are recorded
+    # It is installed where such videos are recorded.
+    from imageio_ffmpeg import get_ffmpeg_exe  # type: ignore[import-untyped]
 
     command = [
         get_ffmpeg_exe(),
