@@ -81,7 +81,9 @@ def pages_of_names() -> Iterator[tuple[str, str]]:
             for path in [f"{name}.{each}" for each in _members(name)] if kind == "modules" else [name]:
                 where = f"[API](../README.md) › [{title}](../{kind}.md) › `prl.{path}`"
                 if page := _page_with(path.rpartition(".")[2]):
-                    where += f". An example and more: [{title} › {page.stem}](../../{page.relative_to(DOCS).as_posix()})"
+                    where += (
+                        f". An example and more: [{title} › {page.stem}](../../{page.relative_to(DOCS).as_posix()})"
+                    )
                 yield _file_of(kind, path), PAGE_OF_NAME.format(name=path.split(".")[-1], where=where, path=path)
 
 
