@@ -24,6 +24,7 @@ import tyro
 import yaml
 
 import pytorchrl as prl
+from benchmarks.learning import presets_zoo
 from benchmarks.learning.learning_runs import results_of
 from benchmarks.learning.presets_tasks import PRESETS, PresetTask
 from benchmarks.shared.page_texts import paragraphs
@@ -173,6 +174,8 @@ class Arguments:
     kept: Path = ROOT / "benchmarks" / "learning" / "finished" / "presets"
     """Where results of finished runs are kept as small files, without the run folders; to repeat a run, delete its file
     there, too."""
+    zoo: Path | None = None
+    """A folder to write the best policy of each finished short preset to, such as pytorchrl/zoo, and their table."""
     steps: int | None = None
     """Environment steps instead of each preset's own number, to try the command; needs other ``runs`` and ``kept``."""
 
@@ -191,6 +194,8 @@ def main(arguments: Arguments) -> None:
             print(f"{task.name} is left out: the package {task.package} is not installed", flush=True)
         _make([run for run in left if not is_missing(run.task)], arguments)
     write(arguments)
+    if arguments.zoo is not None:
+        write_zoo(chosen, arguments.zoo, arguments)
 
 
 def runs_of(task: PresetTask, arguments: Arguments) -> list[PresetRun]:
@@ -223,6 +228,20 @@ def _make(runs: Sequence[PresetRun], arguments: Arguments) -> None:
             write(arguments)
     except KeyboardInterrupt:
         print("Stopped; the same command goes on from here")
+
+
+def write_zoo(tasks: Sequence[PresetTask], zoo: Path, arguments: Arguments) -> None:
+    """Write the best policy of each short task, of whose runs the folders are there, and the table of all policies."""
+    for task in (task for task in tasks if len(task.seeds) > 1 and not is_missing(task)):
+        results = {run: run.result for run in runs_of(task, arguments) if (run.folder / "checkpoint.pt").exists()}
+        found = {run: result for run, result in results.items() if result is not None}
+        if not found:
+            continue
+        run, result = max(found.items(), key=lambda item: max(item[1].final_return, item[1].best_return))
+        is_best_at_end = result.final_return >= result.best_return
+        source = run.folder if is_best_at_end else run.folder / "best_weights.pt"
+        print(f"{task.name}: {presets_zoo.write_policy(source, zoo / f'{task.name}.pt'):.2f}", flush=True)
+    presets_zoo.write_page(zoo)
 
 
 def measured(arguments: Arguments) -> dict[PresetTask, list[Result]]:
