@@ -82,6 +82,7 @@ def _hyper_parameters(path: str) -> Iterator[griffe.DocstringParameter]:
         name, base = name.strip("`"), base.strip("`")
         kind, default = declared[name]
         text = meaning if base == cls.__name__ else f"{meaning} Of `{base}`."
+        kind = kind if default else f"{kind}, required"
         yield griffe.DocstringParameter(name=name, description=text, annotation=kind, value=default)
 
 

@@ -1,7 +1,7 @@
 """Equations of pages as MathML, which browsers draw by themselves, in pieces between which a line may end.
 
-No browser breaks the lines of MathML. So that an equation fits a narrow window, it is divided before its relations, sums,
-differences and words, and in long lists; the window decides where lines end.
+No browser breaks the lines of MathML. So that an equation fits a narrow window, it is divided before its relations,
+sums, differences and words, and in long lists; the window decides where lines end.
 """
 
 import re
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from latex2mathml.converter import convert
 
 NAMESPACE = "http://www.w3.org/1998/Math/MathML"
-RELATIONS = frozenset("=≤≥<>≈∼∝←→∈≠≐≡:")
-SUMS = frozenset("+−-·×")
+RELATIONS = frozenset("=≤≥<>≈\u223c∝←→∈≠≐≡:")
+SUMS = frozenset("+\u2212-·\u00d7")
 OPENING, CLOSING = frozenset("([{⟨"), frozenset(")]}⟩")
 FUNCTIONS = frozenset(("log", "exp", "tanh", "clip", "sg", "argmax", "max", "min"))
 LONG = 9

@@ -1,7 +1,7 @@
 """The pages of the API reference: one for each kind of public name, which lists the names, and one for each name.
 
-``python docs/generated_parts.py`` writes the lists. The site alone has the pages of names (:func:`pages_of_names`), which
-its links from the lists lead to (:func:`with_links`).
+``python docs/generated_parts.py`` writes the lists. The site alone has the pages of names (:func:`pages_of_names`),
+which its lists link to (:func:`with_links`).
 """
 
 import functools
@@ -62,7 +62,7 @@ title: {name}
 
 
 def reference(page: str) -> str:
-    """The list of the names of a page; where all are on one page, they themselves, as the plugin for references wants."""
+    """The list of the names of a page; where all are on one page, they themselves, for the plugin for references."""
     if page in ON_ONE_PAGE:
         return "\n\n".join(f"::: pytorchrl.{name}" for name in _names_of(page))
     if page == "modules":
@@ -79,10 +79,10 @@ def pages_of_names() -> Iterator[tuple[str, str]]:
         for name in _names_of(kind):
             # A module is a section of its page, and has pages of its members.
             for path in [f"{name}.{each}" for each in _members(name)] if kind == "modules" else [name]:
-                where = f"[API](../README.md) › [{title}](../{kind}.md) › `prl.{path}`"
+                where = f"[API](../README.md) / [{title}](../{kind}.md) / `prl.{path}`"
                 if page := _page_with(path.rpartition(".")[2]):
                     where += (
-                        f". An example and more: [{title} › {page.stem}](../../{page.relative_to(DOCS).as_posix()})"
+                        f". An example and more: [{title} / {page.stem}](../../{page.relative_to(DOCS).as_posix()})"
                     )
                 yield _file_of(kind, path), PAGE_OF_NAME.format(name=path.split(".")[-1], where=where, path=path)
 

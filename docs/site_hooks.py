@@ -1,7 +1,7 @@
 """What the site does beyond MkDocs.
 
-Equations become MathML; each name of the API has a page; links to source files, which the site has not, become text; the
-navigation may name a folder.
+Equations become MathML; each name of the API has a page; links to source files, which the site has not, become text;
+the navigation may name a folder.
 """
 
 import html

@@ -16,8 +16,8 @@ from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
 from pytorchrl.commands.value_on_data import evaluate_on_data
 from pytorchrl.comparison.references import known_reference
 from pytorchrl.experiments import NormalizedScore, load_policy
-from pytorchrl.experiments.policies.value_from_data import FitSettings
 from pytorchrl.experiments.policies.published_policies import find_policy
+from pytorchrl.experiments.policies.value_from_data import FitSettings
 from pytorchrl.experiments.recordings.filming import Played, film, play, stage_of
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.experiments.runs import checkpoint
