@@ -207,6 +207,8 @@ def test_the_commands_of_the_guide_turn_a_folder_of_logs_into_a_policy(tmp_path:
     assert len(differences) == 4
     assert differences[-1] < 2 / 3, "two uniform actions differ by two thirds on average"
     assert any("test/normalized_score" in one for one in records)
+    assert "policy, fitted Q evaluation" in output[4]
+    assert "learnt from these episodes" not in output[4]
     assert "Normalised score" in output[4]
     assert (tmp_path / "policy.pt2").is_file()
     assert re.search(r"return -\d", output[5])

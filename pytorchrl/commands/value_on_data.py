@@ -47,7 +47,7 @@ def evaluate_on_data(run: Path, data: str, select: str | None, settings: FitSett
     found = value_from_data(algorithm, made_of(config["actor"]), episodes, settings, seed, tell_the_cost)
     which = "" if chosen is None else f", chosen by {chosen}"
     print_facts(f"{run} on {counted(found.episodes, 'episode')} of {data}{which}", _facts(found))
-    for sentence in _conclusions(found, learnt, chosen):
+    for sentence in conclusions(found, learnt, chosen):
         tell(sentence)
 
 
@@ -77,7 +77,7 @@ def _shown(estimate: Estimate) -> str:
     return f"{estimate.value:.4g}, 95% interval [{estimate.low:.4g}, {estimate.high:.4g}]"
 
 
-def _conclusions(found: ValueFromData, learnt: DatasetFactory | None, chosen: SelectEpisodes | None) -> list[str]:
+def conclusions(found: ValueFromData, learnt: DatasetFactory | None, chosen: SelectEpisodes | None) -> list[str]:
     """Return what follows from the values, and what limits it."""
     difference, size = found.difference, abs(found.difference.value)
     if difference.low > 0:
