@@ -17,7 +17,7 @@ OPENING, CLOSING = frozenset("([{⟨"), frozenset(")]}⟩")
 FUNCTIONS = frozenset(("log", "exp", "tanh", "clip", "sg", "argmax", "max", "min"))
 LONG = 9
 """Number of symbols from which what is between two brackets may be divided, too."""
-LONG_LIST = 14
+LONG_LIST = 18
 """Number of symbols from which a comma may end a line."""
 TALL = frozenset(("mfrac", "munder", "munderover", "mtable"))
 

@@ -48,6 +48,8 @@ ON_ONE_PAGE = ("errors", "fields")
 ROW = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
 PAGE_OF_NAME = """---
 title: {name}
+search:
+  boost: 0.5
 ---
 
 # {name}
