@@ -200,7 +200,7 @@ def _write(program: Any, algorithm: Algorithm, path: Path) -> None:
 def _write_torchscript(script: Any, algorithm: Algorithm, path: Path) -> None:
     content, extra = io.BytesIO(), {METADATA: json.dumps(metadata_of(algorithm))}
     with warnings.catch_warnings(action="ignore"):
-        torch.jit.save(script, content, _extra_files=extra)  # type: ignore[no-untyped-call]
+        torch.jit.save(script, content, _extra_files=extra)
     write_atomically(path, content.getvalue())
 
 
