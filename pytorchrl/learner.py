@@ -3,12 +3,13 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.worker_processes import worker_signals
+from pytorchrl.agent.other_names import LEARNER_METHODS
 from pytorchrl.experiments import notices
 from pytorchrl.experiments.callbacks import Callback, Callbacks
 from pytorchrl.experiments.explanation import Explanation
@@ -35,6 +36,7 @@ from pytorchrl.scheme.evaluation import Evaluation
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.terminal import tell
 from storages.closing import Closing, close_all
+from storages.component.other_names import missing_attribute_error
 
 _Path: TypeAlias = str | os.PathLike[str]
 
@@ -410,6 +412,11 @@ class Learner(Closing):
         self._own_loggers = own_loggers(config)
         self._interruption = Interruption()
         self._loop = TrainingLoop(self, callbacks, self._measurements, self._interruption, folder.best_weights_file)
+
+    if not TYPE_CHECKING:  # for which each name would exist
+
+        def __getattr__(self, name):
+            raise missing_attribute_error(self, type(self).__name__, name, LEARNER_METHODS)
 
     def _next_commands(self) -> Mapping[str, str]:
         factories = self.scheme.factories
