@@ -27,6 +27,7 @@ test-ray: $(ENV)  ## the tests that start Ray; all of them unless HYPOTHESIS_PRO
 
 check: $(ENV)  ## format, lint, types, and who imports whom
 	$(BIN)/ruff format --check .
+	$(BIN)/ruff format --check --config docs/pages.toml README.md docs
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
@@ -112,6 +113,7 @@ release: $(ENV)  ## the wheel and the source distribution, in dist/, and a run w
 
 format: $(ENV)  ## put the code into shape
 	$(BIN)/ruff format .
+	$(BIN)/ruff format --config docs/pages.toml README.md docs
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove what the targets made

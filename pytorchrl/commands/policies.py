@@ -13,9 +13,11 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.agent.envs.vec_env import one_copy
 from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
+from pytorchrl.commands.value_on_data import evaluate_on_data
 from pytorchrl.comparison.references import known_reference
 from pytorchrl.experiments import NormalizedScore, load_policy
 from pytorchrl.experiments.policies.published_policies import find_policy
+from pytorchrl.experiments.policies.value_from_data import FitSettings
 from pytorchrl.experiments.recordings.filming import Played, film, play, stage_of
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.experiments.runs import checkpoint
@@ -34,18 +36,38 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 """Variables of which one is set where windows can be opened on Linux."""
 
 
-def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False, imports: Imports = ()) -> None:
-    """Evaluate the policy of a run's last checkpoint.
+def evaluate(
+    run: Run,
+    episodes: int = 20,
+    seed: int = 0,
+    explore: bool = False,
+    data: str | None = None,
+    select: str | None = None,
+    fits: int = 10,
+    updates: int = 5_000,
+    imports: Imports = (),
+) -> None:
+    """Evaluate the policy of a run's last checkpoint, in its environment or on a data set.
 
     Args:
         run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
         episodes: number of episodes.
         seed: of the environments.
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
+        data: a data set, from which the value of the policy's greedy actions is estimated without an environment.
+        select: its episodes: 'SelectEpisodes(best_share=0.1)'; those that the run held out, if it did, or all.
+        fits: with data, Q-networks fitted to resampled episodes, beside one fitted to all; from 2.
+        updates: with data, updates of each Q-network.
         imports: modules to import first.
     """
-    check_counts(episodes=episodes)
+    check_counts(episodes=episodes, fits=fits, updates=updates)
     check_seed(seed)
+    if data is not None:
+        if explore:
+            raise ValueError("--data evaluates the greedy actions, which load_policy takes; leave out --explore")
+        import_modules(imports)
+        evaluate_on_data(run, data, select, FitSettings(fits=fits, updates=updates), seed)
+        return
     algorithm, envs_factory, config = policy_of(run, imports)
     with one_copy(envs_factory)() as envs:
         progress = (algorithm.steps, algorithm.target_steps) if explore else None
@@ -132,7 +154,7 @@ def export(
 
     Args:
         run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
-        output: ends in .onnx, or in .pt2 for torch.export.load.
+        output: ends in .onnx, in .pt2 for torch.export.load, or in .ts for torch.jit.load and C++.
         imports: modules to import first.
     """
     import_modules(imports)

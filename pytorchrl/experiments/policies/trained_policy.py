@@ -115,9 +115,9 @@ class TrainedPolicy:
         ONNX files and recurrent networks need a later version of torch than 2.6. Missing folders are made.
 
         Args:
-            path: ends in ".onnx", or in ".pt2" for `torch.export.load`. The network takes a batch of observations,
-                (B, 1) of a Discrete space. A recurrent one also takes its states (B, hidden), initially zeros, and
-                returns them after the actions.
+            path: ends in ".onnx", in ".pt2" for `torch.export.load`, or in ".ts" for `torch.jit.load` and for C++ with
+                LibTorch. The network takes a batch of observations, (B, 1) of a Discrete space. A recurrent one also
+                takes its states (B, hidden), initially zeros, and returns them after the actions.
 
         Raises:
             RuntimeError: the installed version of torch cannot export the policy.
