@@ -31,29 +31,34 @@ def write_policy(source: Path, output: Path) -> float:
     output.parent.mkdir(parents=True, exist_ok=True)
     checkpoint.save(output, state)
     mean_return = replayed(output)
-    checkpoint.save(output, {**state, "test_return": mean_return})
+    checkpoint.save(output, {**state, "test_return": mean_return, "first_return": replayed(output, COPIES)})
     return mean_return
 
 
-def replayed(file: Path) -> float:
-    """Return the mean return of a policy of the zoo in the episodes of the table."""
+def replayed(file: Path, episodes: int = EPISODES) -> float:
+    """Return the mean return of a policy of the zoo in the episodes of the table, or in the first of them.
+
+    Args:
+        file: of the policy.
+        episodes: how many; as many as there are copies are the first ones of all.
+    """
     config = checkpoint.load(file, checkpoint.READING)["config"]
     envs = envs_of(config, file)
     with make_factory(envs.cls, (), {**envs.hyper_parameters, "num_envs": COPIES})() as made:
         algorithm = prl.load_policy(file).algorithm
-        return evaluate(algorithm, made, EPISODES, np.random.SeedSequence(SEED)).mean_return
+        return evaluate(algorithm, made, episodes, np.random.SeedSequence(SEED)).mean_return
 
 
 def write_page(zoo: Path) -> None:
     """Write the table of the policies that are in the zoo."""
     states = {file.stem: checkpoint.load(file, checkpoint.READING) for file in sorted(zoo.glob("*.pt"))}
-    header = ["policy", "algorithm", "environment", "return", "steps", "seed"]
-    rows = [header, ["---", "---", "---", "---:", "---:", "---:"], *(_row(*item) for item in states.items())]
+    header = ["policy", "algorithm", "environment", "return", f"first {COPIES}", "steps", "seed"]
+    rows = [header, ["---", "---", "---", "---:", "---:", "---:", "---:"], *(_row(*item) for item in states.items())]
     about = (
         "The best policy of each measured preset of a small task, as its run ended with it or as an evaluation during "
         f'the run found it: `prl.load_policy("zoo:NAME")`, `python -m pytorchrl play zoo:NAME`. Returns are means over '
         f"{EPISODES} episodes that {COPIES} copies of the environment play, seeded by {SEED}, of actions that are "
-        "deterministic; a test replays them. `train --algorithm ALGORITHM --env ENVIRONMENT --seeds SEED` trained "
+        "deterministic, and over the first one of each copy; a test replays them. `train --algorithm ALGORITHM --env ENVIRONMENT --seeds SEED` trained "
         "them, with the [preset](../../docs/presets.md). Files have weights and compositions, no state of optimisers. "
         "Written by `benchmarks/learning/presets.py --zoo`."
     )
@@ -65,5 +70,6 @@ def write_page(zoo: Path) -> None:
 
 def _row(name: str, state: Mapping[str, Any]) -> list[str]:
     config = state["config"]
-    facts = f"{state['test_return']:,.2f}", f"{state['steps']:,}", str(config["seed"])
+    returns = (f"{state[name]:,.2f}" for name in ("test_return", "first_return"))
+    facts = *returns, f"{state['steps']:,}", str(config["seed"])
     return [f"`{name}`", config["algorithm"]["name"], environment(config), *facts]

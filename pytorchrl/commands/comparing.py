@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from pytorchrl.comparison import compare_groups, draw_comparison, draw_profile
+from pytorchrl.comparison.answer import answer_of
 from pytorchrl.comparison.scores import ScoreName
 from pytorchrl.comparison.tables import as_csv, as_markdown, print_table, tables_of
 from pytorchrl.logging.bootstrap import StatisticName
@@ -104,6 +105,7 @@ def compare(
     )
     for table in tables_of(comparison):
         print_table(table)
+    tell(answer_of(comparison))
     for note in comparison.notes:
         tell(f"- {note}")
     # The groups have the names and the order of the figures by now.

@@ -53,7 +53,8 @@ def test_intervals_contain_the_known_value_of_a_policy_that_differs_from_the_dat
     for _ in range(800):
         taken = (random.random(2) < 0.4).astype(float)
         # Wrong values, which the weights correct.
-        episodes.append(WeightedEpisode(taken / 0.4, taken, np.full(2, 0.5), taken * 0.3, 0.0))
+        paid = taken + random.normal(0, 0.5, 2)
+        episodes.append(WeightedEpisode(taken / 0.4, paid, np.full(2, 0.3), taken * 0.3, 0.0))
     found = importance_estimates(episodes, 0.9, random)
     for estimate in (found.ordinary, found.weighted, found.doubly_robust):
         assert estimate.low < 1.9 < estimate.high
