@@ -3,12 +3,13 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.worker_processes import worker_signals
+from pytorchrl.agent.other_names import LEARNER_METHODS
 from pytorchrl.experiments import notices
 from pytorchrl.experiments.callbacks import Callback, Callbacks
 from pytorchrl.experiments.explanation import Explanation
@@ -17,7 +18,13 @@ from pytorchrl.experiments.measurements import Measurements
 from pytorchrl.experiments.restored_runs import own_loggers, parts_of, positive, repeated_run, resumed_run, settings
 from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.composition import as_checkpoint_error
-from pytorchrl.experiments.runs.continuation import data_sets_of, how_to_continue, modules_of, resume_command
+from pytorchrl.experiments.runs.continuation import (
+    data_sets_of,
+    how_to_continue,
+    modules_of,
+    next_commands,
+    resume_command,
+)
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.run_lock import RunLock
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
@@ -29,6 +36,7 @@ from pytorchrl.scheme.evaluation import Evaluation
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.terminal import tell
 from storages.closing import Closing, close_all
+from storages.component.other_names import missing_attribute_error
 
 _Path: TypeAlias = str | os.PathLike[str]
 
@@ -194,17 +202,19 @@ class Learner(Closing):
             learner._saver.set_interval(parts.checkpoint_every)
         return learner
 
-    def run(self, checkpoint_every: int | None = None) -> bool:
+    def run(self, checkpoint_every: int | None = None, *, progress: bool = True) -> bool:
         """Train until the target is reached; then save a checkpoint and plot the learning curve.
 
-        Progress is shown in a terminal. Ctrl-C or SIGTERM ends training after the current step, or during an
-        evaluation, saves a checkpoint and prints how to resume; a second Ctrl-C stops at once. A checkpoint is also
-        saved after an exception, unless an update raised it: the resumed run then repeats the failed step, and notes on
-        the exception say how to resume. A run without any update after a minute says why.
+        Progress is shown in a terminal, and elsewhere printed each minute and after each tenth of the run. Ctrl-C or
+        SIGTERM ends training after the current step, or during an evaluation, saves a checkpoint and prints how to
+        resume; a second Ctrl-C stops at once. A checkpoint is also saved after an exception, unless an update raised
+        it: the resumed run then repeats the failed step, and notes on the exception say how to resume. A run without
+        any update after a minute says why.
 
         Args:
             checkpoint_every: steps between checkpoints. None keeps the interval of the run that was resumed; if there
                 is none, a checkpoint is saved every ten minutes and at the end.
+            progress: False prints neither progress nor, at the end, the best return and what can be done with the run.
 
         Returns:
             Whether the target was reached.
@@ -218,7 +228,7 @@ class Learner(Closing):
                 self._lock.check()
                 self._folder.forget_error()
                 self._callbacks.call("on_run_begin", self)
-                self._train()
+                self._train(progress)
                 self._loop.end_watch(is_told=first_update is not None)
                 self._callbacks.call("on_run_end", self)
             except Exception as error:
@@ -232,13 +242,22 @@ class Learner(Closing):
         if not self.done() or self._loop.at.evaluation_is_due:
             stopped = notices.of_early_end(self.scheme, self.target_steps, self.stop_reason)
             tell(f"{stopped}; continue {self._how_to_continue()}")
+        elif progress:
+            notices.tell_end(self, self._loop.at.best_return, self._next_commands())
         return self.done()
 
-    def _train(self) -> None:
+    def _train(self, progress: bool) -> None:
         self._saver.start_clock()
         self._loop.watch_for_updates()
         title = f"{self.scheme.config['algorithm']['name']} in {self.log_dir}"
-        with ProgressDisplay(self.target_steps, title, self.scheme.steps, unit=self.scheme.unit) as display:
+        with ProgressDisplay(
+            self.target_steps,
+            title,
+            self.scheme.steps,
+            unit=self.scheme.unit,
+            best_return=self._loop.at.best_return,
+            is_shown=progress,
+        ) as display:
             while not self._loop.has_ended() and not self.is_interrupted() and self.stop_reason is None:
                 before = self.scheme.steps
                 self.step()
@@ -393,6 +412,16 @@ class Learner(Closing):
         self._own_loggers = own_loggers(config)
         self._interruption = Interruption()
         self._loop = TrainingLoop(self, callbacks, self._measurements, self._interruption, folder.best_weights_file)
+
+    if not TYPE_CHECKING:  # for which each name would exist
+
+        def __getattr__(self, name):
+            raise missing_attribute_error(self, type(self).__name__, name, LEARNER_METHODS)
+
+    def _next_commands(self) -> Mapping[str, str]:
+        factories = self.scheme.factories
+        modules, data = modules_of(factories, self._callbacks.all), data_sets_of(factories)
+        return next_commands(self.log_dir, modules, data, self.target_steps)
 
     def _how_to_continue(self) -> str:
         return how_to_continue(self._folder.path, self.scheme.factories, self._callbacks.all, self._own_loggers)

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from storages.component.declared import defaults_of
 from storages.component.factory import Factory
-from storages.other_names import NEVER_CALLED, STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
+from storages.other_names import NEVER_CALLED, NO_ITEMS, STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
 from storages.saving import load_state_without_contents, state_without_contents
 from storages.slices import append_values, steps_of
 from storages.transition import ACTPROBS, IREW, IVAL, LOGP, REQUIRED, REWC, RHS, RHS2, SKIPPED, TRUNC2, VAL, Sample
@@ -49,6 +49,15 @@ def missing_attribute(storage: Any, name: str) -> Any:
         return found(storage)
     hint = f": {STORAGE_ATTRIBUTES[name]}" if name in STORAGE_ATTRIBUTES else ""
     raise AttributeError(f"{owner!r} object has no attribute {name!r}{hint}", name=name)
+
+
+def refuse_index(storage: Any, index: Any) -> Any:
+    """Refuse ``storage[index]``, also that of a loop over a storage; the text says what is here instead.
+
+    Raises:
+        TypeError: always.
+    """
+    raise TypeError(f"{type(storage).__name__!r} object has no items: {NO_ITEMS}")
 
 
 def copied_tensor(storage: Any, key: str, position: int) -> Any:

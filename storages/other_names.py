@@ -52,7 +52,14 @@ STORAGE_NAMES: OtherNames = {
     "max_priority": {"default_error": "default_error"},
 }
 
+_INSERT = "insert_transition(sample) inserts a dict with one step of all environments"
+_BATCHES = "generate_batches(num_mini_batch, mini_batch_size) yields batches"
+_SLICE = "get_data_slice(start, end) returns copies of the stored steps, the oldest first, in a dict"
+
 STORAGE_ATTRIBUTES: Mapping[str, str] = {
+    **dict.fromkeys(("add", "append", "extend", "push", "store", "store_transition", "put", "observe_step"), _INSERT),
+    **dict.fromkeys(("sample", "sample_batch", "get", "sample_indices"), _BATCHES),
+    **dict.fromkeys(("obs", "act", "rew", "observations", "actions", "rewards", "buffer"), _SLICE),
     "get_priority": "PERBuffer and its subclasses have it",
     "get_sequence_priority": "PERBuffer and its subclasses have it",
     "handle_end_of_episode": "HERBuffer and its subclasses have it",
@@ -62,6 +69,8 @@ STORAGE_ATTRIBUTES: Mapping[str, str] = {
     "recurrent_actor": "sequences=Sequences(...) makes batches for recurrent actors",
 }
 """Attributes of storages of PyTorchRL that not all storages here have, and what is here instead."""
+NO_ITEMS = f"{_SLICE}, and {_BATCHES}"
+"""What is here instead of ``storage[...]`` and of loops over a storage."""
 NEVER_CALLED: Mapping[str, str] = {
     "get_priority": "the sampler computes priorities by itself; make_sampler makes another one",
     "get_sequence_priority": "the sampler computes priorities by itself; make_sampler makes another one",

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from storages.batch_source import BatchSource
 from storages.checks import checked_device, checked_gamma
 from storages.closing import Closing
-from storages.compatibility import adapt_overrides, appends_to_dict, both_spellings, copied_tensor, missing_attribute
+from storages.compatibility import (
+    adapt_overrides,
+    appends_to_dict,
+    both_spellings,
+    copied_tensor,
+    missing_attribute,
+    refuse_index,
+)
 from storages.component.changeable import Changeable
 from storages.component.declared import parameter
 from storages.component.factory import Factory, StandaloneComponent
@@ -39,6 +46,7 @@ class Storage(BatchSource, StandaloneComponent, Changeable, Closing):
     ``end_pos``, ``new_data``, ``parameter_name`` and ``new_parameter_value``.
 
     Args:
+        size: capacity in steps, each of ``num_envs`` transitions; None where the storage grows.
         allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
@@ -396,3 +404,4 @@ class Storage(BatchSource, StandaloneComponent, Changeable, Closing):
 
     if not TYPE_CHECKING:
         __getattr__ = missing_attribute
+        __getitem__ = refuse_index

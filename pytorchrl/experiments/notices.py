@@ -1,5 +1,6 @@
 """Messages about how a run begins or is resumed, which its learner prints."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -60,6 +61,27 @@ def of_progress(scheme: Scheme, target_steps: int, metrics: Mapping[str, float])
     if "speed/steps_per_second" in metrics:
         shown.append(f"{metrics['speed/steps_per_second']:,.0f} {scheme.unit}/s")
     return " | ".join(shown)
+
+
+def tell_end(run: TrainingRun, best_return: float, next_commands: Mapping[str, str]) -> None:
+    """Print where a complete run is, its best and last returns, and what can be done with it.
+
+    Args:
+        run: the run.
+        best_return: largest mean return of an evaluation; minus infinity before the first.
+        next_commands: commands by what they do.
+    """
+    metrics = run.get_metrics()
+    shown = [f"Finished {run.scheme.steps:,} {run.scheme.unit}, saved in {run.log_dir}"]
+    if math.isfinite(best_return):
+        last = f", the last {metrics['test/return']:.1f}" if "test/return" in metrics else ""
+        shown.append(f"best evaluation: return {best_return:.1f}{last}")
+    elif "train/return" in metrics:
+        shown.append(f"last return in training: {metrics['train/return']:.1f}")
+    tell("; ".join(shown))
+    for purpose, command in next_commands.items():
+        if purpose != "play" or run.scheme.can_evaluate:
+            tell(f"  {purpose}: {command}")
 
 
 def of_early_end(scheme: Scheme, target_steps: int, stop_reason: str | None) -> str:

@@ -1,4 +1,4 @@
-"""A live display of a run in a terminal; nothing is shown where the output is not a terminal."""
+"""The progress of a run: a live display in a terminal, and a line now and then where the output is no terminal."""
 
 import math
 import sys
@@ -16,21 +16,31 @@ from rich.text import Text
 from pytorchrl.terminal import TextConsole
 
 _REFRESH_SECONDS = 0.25
+_SECONDS_BETWEEN_LINES = 60.0
+_LINES = 10
+"""Lines of a run that takes no longer than as many minutes."""
 _SPEED_WINDOW_SECONDS = 5.0
 _WIDTH_OF_ONE_LINE = 80
 _FIRST_GROUPS = ("train", "test", "losses")
 _SHOWN_BESIDE_THE_BAR = frozenset({"steps", "seconds", "speed/steps_per_second"})
 _GAP = "   "
+_RETURNS = ("test/return", "train/return")
+"""The return that lines show is the first of them that there is."""
 
 
 class ProgressDisplay:
     """A bar of steps with speed and time left, above the latest metrics. Used as a context manager.
+
+    Where the output is no terminal, a line with steps, return and best return, speed and time left is printed each
+    minute, and after each tenth of the run.
 
     Args:
         target_steps: where the bar ends.
         title: what is running.
         initial_steps: where a resumed run begins.
         unit: what steps are.
+        best_return: largest mean return of the evaluations before a resume.
+        is_shown: False shows nothing at all.
         console: where to draw; None takes the standard output.
         clock: a monotonic clock, in seconds.
     """
@@ -42,6 +52,8 @@ class ProgressDisplay:
         initial_steps: int = 0,
         *,
         unit: str = "steps",
+        best_return: float = -math.inf,
+        is_shown: bool = True,
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -56,15 +68,22 @@ class ProgressDisplay:
         self._started = clock()
         self._seen = deque([(self._started, initial_steps)])
         self._next_refresh = -math.inf
+        self._next_line_at = self._next_tenth()
+        self._best = {_RETURNS[0]: best_return}
+        self._is_shown, self._prints_lines = is_shown, False
         self._live: Live | None = None
 
     def __enter__(self) -> "ProgressDisplay":
+        if not self._is_shown:
+            return self
+        self._started = self._clock()
+        self._seen = deque([(self._started, self._steps)])
         # TTY_INTERACTIVE makes rich take even what is no terminal for interactive.
         if self._console.is_terminal and self._console.is_interactive:
-            self._started = self._clock()
-            self._seen = deque([(self._started, self._steps)])
             self._live = Live(self._render(), console=self._console, auto_refresh=False)
             self._live.start(refresh=True)
+        else:
+            self._prints_lines, self._next_refresh = True, self._started + _SECONDS_BETWEEN_LINES
         return self
 
     def __exit__(
@@ -74,29 +93,56 @@ class ProgressDisplay:
             self._refresh(self._live, self._clock())
             self._live.stop()
             self._live = None
+        self._prints_lines = False
 
     def update(self, steps: int, metrics: Mapping[str, float] | None = None) -> None:
-        """Set the progress of the run; it is drawn a few times per second at most.
+        """Set the progress of the run, which is drawn a few times per second at most.
 
         Args:
             steps: so far.
             metrics: the latest values, by their names in the log; None leaves those shown before.
         """
-        if self._live is None:
+        if self._live is None and not self._prints_lines:
             return
-        self._steps = steps
+        has_moved, self._steps = steps > self._steps, steps
         if metrics is not None:
             self._metrics = metrics
+            for name in _RETURNS:
+                if name in metrics:
+                    self._best[name] = max(metrics[name], self._best.get(name, -math.inf))
         now = self._clock()
-        if now >= self._next_refresh or steps >= self._target_steps:
-            self._next_refresh = now + _REFRESH_SECONDS
-            self._refresh(self._live, now)
+        if self._live is not None:
+            if now >= self._next_refresh or steps >= self._target_steps:
+                self._next_refresh = now + _REFRESH_SECONDS
+                self._refresh(self._live, now)
+        elif has_moved and (now >= self._next_refresh or steps >= self._next_line_at):
+            self._next_refresh, self._next_line_at = now + _SECONDS_BETWEEN_LINES, self._next_tenth()
+            self._see(now)
+            # soft_wrap: files and logs have no width.
+            self._console.print(Text(f"{self._title}: {' | '.join(self._summary())}"), soft_wrap=True)
 
-    def _refresh(self, live: Live, now: float) -> None:
+    def _next_tenth(self) -> float:
+        """Return the step after which the next tenth of the run is complete."""
+        tenths = self._steps * _LINES // max(1, self._target_steps) + 1
+        return tenths * self._target_steps / _LINES
+
+    def _see(self, now: float) -> None:
         self._seen.append((now, self._steps))
         while len(self._seen) > 2 and now - self._seen[1][0] >= _SPEED_WINDOW_SECONDS:
             self._seen.popleft()
+
+    def _refresh(self, live: Live, now: float) -> None:
+        self._see(now)
         live.update(self._render(), refresh=True)
+
+    def _summary(self) -> list[str]:
+        """The entries of a line: those beside the bar, with returns after the steps."""
+        steps, *speed = self._status()
+        returns = [name for name in _RETURNS if name in self._metrics]
+        shown = [
+            f"return {_readable(self._metrics[name])} | best {_readable(self._best[name])}" for name in returns[:1]
+        ]
+        return [steps, *shown, *speed]
 
     def _render(self) -> RenderableType:
         width = self._console.width

@@ -171,15 +171,16 @@ def make_writers(
     return writers
 
 
-_LOGGERS: Mapping[str, LoggerSetting] = {"wandb": Wandb(), "tensorboard": TensorBoard()}
+LOGGERS: Mapping[str, LoggerSetting] = {"wandb": Wandb(), "tensorboard": TensorBoard()}
+"""Loggers that ``log_to`` takes by name."""
 
 
 def _named(name: str) -> LoggerSetting:
-    if name not in _LOGGERS:
-        near = difflib.get_close_matches(name, _LOGGERS, n=1)
+    if name not in LOGGERS:
+        near = difflib.get_close_matches(name, LOGGERS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"log_to: unknown destination {name!r}{hint} (choose from {', '.join(_LOGGERS)})")
-    return _LOGGERS[name]
+        raise ValueError(f"log_to: unknown destination {name!r}{hint} (choose from {', '.join(LOGGERS)})")
+    return LOGGERS[name]
 
 
 def _is_installed(package: str) -> bool:

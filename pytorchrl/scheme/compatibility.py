@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import gymnasium as gym
 from gymnasium import spaces
 
 from pytorchrl.agent.actors.actor import Actor
@@ -40,7 +41,21 @@ def check_roles(
         if not isinstance(factory, Factory) or not issubclass(factory.cls, role):
             raise CompositionError(
                 f"Scheme: {name} must be made by create_factory of a subclass of {role.__name__}, got {factory!r}"
+                f"{_way_out(factory, role)}"
             )
+
+
+def _way_out(given: object, role: type) -> str:
+    """Return what to write instead of a class, an object or an environment, as the end of a message."""
+    if isinstance(given, type) and issubclass(given, role):
+        return f"; write {given.__name__}.create_factory()"
+    if isinstance(given, role):
+        return f"; give the factory, {type(given).__name__}.create_factory(...), which the scheme calls"
+    if role is VecEnv and isinstance(given, str | gym.Env):
+        spec = getattr(given, "spec", None)
+        env = given if isinstance(given, str) else None if spec is None else spec.id
+        return f"; write VecEnv.create_factory({'make_env' if env is None else repr(env)}, num_envs=1)"
+    return ""
 
 
 def check_composition(

@@ -140,7 +140,9 @@ def _conform_to_one(value: Any, options: tuple[Any, ...]) -> Any:
             if option is not type(None):
                 # What it got may be the value as converted for that option: 2.0 in the place of 2.
                 reasons.append(str(misfit).partition(", got ")[0])
-    raise MisfitError(f"{', or '.join(dict.fromkeys(reasons))}, got {value!r}")
+    hints = (getattr(option, "of_functions", "") for option in options if callable(value))
+    hint = next(filter(None, hints), "")
+    raise MisfitError(f"{', or '.join(dict.fromkeys(reasons))}, got {value!r}{hint}")
 
 
 def _conform_to_sequence(value: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:

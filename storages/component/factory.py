@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, da
 
 from storages.component.annotations import conform_named
 from storages.component.declared import declarations_of, defaults_of, hyper_parameters_of, parameter
-from storages.component.other_names import OtherNames, unknown_hyper_parameter
+from storages.component.other_names import OtherNames, missing_attribute_error, unknown_hyper_parameter
 from storages.component.own_init import context_by_name
 from storages.component.setting import Configured, text_of
 
@@ -47,6 +47,9 @@ class Component:
     """Parameters of ``__init__`` that the caller of the factory supplies, in order; they are not hyper-parameters."""
     other_names: ClassVar[OtherNames] = {}
     """Names of hyper-parameters in other libraries, for hints in the error about an unknown name."""
+    other_methods: ClassVar[Mapping[str, str]] = {}
+    """What to write instead of methods that other libraries have in place of this class or of its factory; at
+    "create_factory", instead of positional arguments."""
     takes_hyper_parameters: ClassVar[bool] = False
     """Whether ``__init__`` takes hyper-parameters after the context."""
 
@@ -131,6 +134,13 @@ class Factory(Configured, Generic[T_co]):
         made.__init__(*args, **kwargs, **passed)  # type: ignore[misc]
         return made
 
+    if not TYPE_CHECKING:  # for which each name would exist
+
+        def __getattr__(self, name):
+            # Copies and unpickled factories have no class at first.
+            cls = None if name.startswith("_") else self._cls
+            raise missing_attribute_error(self, "Factory", name, getattr(cls, "other_methods", {}))
+
     @property
     def cls(self) -> type[T_co]:
         """The class that a call makes."""
@@ -169,7 +179,8 @@ def make_factory(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any
         given = Signature(list(declared.values())).bind(*args, **kwargs).arguments
     except TypeError as error:
         shown = (n if p.default is p.empty else f"{n}={text_of(p.default)}" for n, p in declared.items())
-        raise TypeError(f"{cls.__name__}: {error}; it takes {cls.__name__}({', '.join(shown)})") from None
+        hint = f"; {cls.other_methods['create_factory']}" if args and "create_factory" in cls.other_methods else ""
+        raise TypeError(f"{cls.__name__}: {error}{hint}; it takes {cls.__name__}({', '.join(shown)})") from None
     cls.check_arguments(given)
     values = _conformed(cls, declared, given)
     cls.check_hyper_parameters(defaults_of(cls) | values)

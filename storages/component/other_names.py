@@ -22,6 +22,20 @@ def unknown_hyper_parameter(cls: Any, name: str, declared: Mapping[str, Any]) ->
     return f"{cls.__name__}: unknown hyper-parameter {name!r}; {hint}{known}"
 
 
+def missing_attribute_error(owner: object, kind: str, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
+    """Make the error about an attribute that an object does not have, with what is here instead of another library's.
+
+    Args:
+        owner: the object.
+        kind: what it is called, such as the name of its class.
+        name: of the attribute.
+        elsewhere: what to write here, for names of other libraries.
+    """
+    hint = f": {elsewhere[name]}" if name in elsewhere else ""
+    # Where there is no such text, Python adds the nearest name.
+    return AttributeError(f"{kind!r} object has no attribute {name!r}{hint}", name=name, obj=None if hint else owner)
+
+
 def hint_for(name: str, declared: Mapping[str, object], other_names: OtherNames) -> str:
     """Return the name here of a name from elsewhere, as a sentence; empty where it is not known."""
     for condition, here in other_names.get(name, {}).items():

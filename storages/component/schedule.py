@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from storages.component.annotations import Finite, Within
 from storages.component.setting import Setting
@@ -18,6 +18,12 @@ from storages.component.setting import Setting
 
 class Schedule(Setting):
     """Base class of schedules: numbers as functions of the run's progress."""
+
+    of_functions: ClassVar[str] = (
+        "; LinearSchedule(initial, final) changes with the run's progress, FunctionSchedule(function, low, high) by a "
+        "function of the part of the run that is over, from 0 to 1"
+    )
+    """Added to the error about a function in the place of a schedule."""
 
     @abstractmethod
     def at(self, steps: int, target_steps: int) -> float:

@@ -18,7 +18,7 @@ from pytorchrl.agent.algorithms.checks import SCALED, ActionKind
 from pytorchrl.agent.algorithms.compiling import NO_LOSSES, check_compiles, compute, not_compiled
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.parameter_group import ParameterGroup, named_parameters_of
-from pytorchrl.agent.algorithms.refusals import new_of_parts, refuse_unused_overrides
+from pytorchrl.agent.algorithms.refusals import missing_method, new_of_parts, refuse_unused_overrides
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import TrainingState
@@ -27,7 +27,7 @@ from pytorchrl.agent.device import find_device, make_generator, restore_generato
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Adam, Optimizer
-from pytorchrl.agent.other_names import ALGORITHM_NAMES
+from pytorchrl.agent.other_names import ALGORITHM_METHODS, ALGORITHM_NAMES
 from storages.component.changeable import Changeable
 from storages.component.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
 from storages.component.schedule import Schedule, value_at
@@ -59,6 +59,9 @@ class Algorithm(Changeable, ABC):
 
     context = ("device", "actor", "envs")
     other_names = ALGORITHM_NAMES
+    other_methods = ALGORITHM_METHODS
+    if not TYPE_CHECKING:  # for which each name would exist
+        __getattr__ = missing_method
     unchangeable = frozenset({"optimizer", "optimizers", "compile"})
 
     actions: ClassVar[ActionKind] = "any"

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from storages.component.other_names import missing_attribute_error
+
 T = TypeVar("T")
 _DISCRETE_OR_ANY = ("discrete", "any")
 
@@ -62,6 +64,15 @@ def _id_of_env(env: Any) -> str | None:
     """The id of an environment of gymnasium, or itself."""
     spec = getattr(env, "spec", None)
     return env if isinstance(env, str) else None if spec is None else str(spec.id)
+
+
+def missing_method(algorithm: Any, name: str) -> Any:
+    """Refuse an attribute that there is not; the ``__getattr__`` of algorithms.
+
+    Raises:
+        AttributeError: always; the text says what to write instead of a method of another library.
+    """
+    raise missing_attribute_error(algorithm, type(algorithm).__name__, name, algorithm.other_methods)
 
 
 def refuse_unused_overrides(cls: Any) -> None:

@@ -20,6 +20,38 @@ class InvalidEnvironmentError(ValueError):
     """Raised for an environment that violates gymnasium's interface, or its own spaces."""
 
 
+def refuse_vector(env: Any, name: str) -> None:
+    """Refuse a vector environment that was made already, or a list of functions of which one is made.
+
+    Args:
+        env: the argument.
+        name: of the class that takes it.
+
+    Raises:
+        ValueError: the text says what to write.
+    """
+    if isinstance(env, list | tuple) and all(map(callable, env)):
+        raise ValueError(
+            f"{name}: env is a {type(env).__name__} of {len(env)} functions; give one of them, and the number of "
+            f"copies: {name}.create_factory(make_env, num_envs={len(env)})"
+        )
+    if _is_made_vector(env):
+        spec = getattr(env, "spec", None)
+        of_one = "make_env" if spec is None else repr(spec.id)
+        raise ValueError(
+            f"{name}: env is a vector environment that was made already, {_shown(env)}; {name} makes copies of one "
+            f"environment, by its id or a function that makes it: {name}.create_factory({of_one}, "
+            f"num_envs={env.num_envs})"
+        )
+
+
+def _is_made_vector(env: Any) -> bool:
+    """Whether it is a vector environment of gymnasium, stable-baselines3, Tianshou or their like."""
+    if isinstance(env, type | str | gym.Env):
+        return False
+    return isinstance(env, gym.vector.VectorEnv) or all(hasattr(env, part) for part in ("num_envs", "reset", "step"))
+
+
 def check_made(env: Any, origin: str) -> None:
     """Refuse an object that is not a gymnasium environment, before it is reset.
 
@@ -30,6 +62,11 @@ def check_made(env: Any, origin: str) -> None:
     Raises:
         InvalidEnvironmentError: it is not a ``gymnasium.Env``, has no spaces, or ``reset`` does not take a seed.
     """
+    if _is_made_vector(env):
+        raise InvalidEnvironmentError(
+            f"VecEnv: {origin} made a vector environment, {_shown(env)}; it has to make one environment, of which "
+            f"VecEnv makes copies: VecEnv.create_factory(make_env, num_envs={env.num_envs})"
+        )
     if not isinstance(env, gym.Env):
         raise InvalidEnvironmentError(
             f"VecEnv: {origin} made {_shown(env)}, which is no gymnasium.Env; derive it from gymnasium.Env, return it "

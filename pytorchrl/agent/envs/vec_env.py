@@ -10,6 +10,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.checks import refuse_vector
 from pytorchrl.agent.envs.copies.copies import MOST_FRAMES, Copies
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.copies.histories import check_histories
@@ -138,6 +139,7 @@ class VecEnv(StandaloneComponent, Closing):
     def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
         """Refuse an environment in place of a function that makes one."""
         env = arguments.get("env")
+        refuse_vector(env, cls.__name__)
         if isinstance(env, gym.Env):
             raise ValueError(
                 f"{cls.__name__}: env is an instance, {env}; each copy has to be a new one: pass the class, "

@@ -202,11 +202,23 @@ def has_attribute(output: Any, name: str) -> bool:
     return not isinstance(output, Tensor) and hasattr(output, name)
 
 
+_OUTPUTS = (
+    "a head returns an object of prl.outputs: ScalarValues(values), (B, n), for discrete actions, or a Distribution, "
+    "such as Categorical(logits) or DiagonalGaussian(...)"
+)
+
+
 def output_error(explorer: Explorer, needs: str, output: Any) -> TypeError:
     """Make the error of an explorer that cannot use an output; it names one that can."""
+    if isinstance(output, np.ndarray):
+        return TypeError(
+            f"{type(explorer).__name__} needs {needs}, the network gives an array; {_OUTPUTS}, of torch's tensors"
+        )
     if isinstance(output, Tensor):
         given = f"a tensor of {output.dtype}"
-        way_out = "GaussianNoise or OrnsteinUhlenbeck" if output.is_floating_point() else "Greedy"
+        way_out = "Greedy"
+        if output.is_floating_point():
+            way_out = f"GaussianNoise or OrnsteinUhlenbeck if it is an action; {_OUTPUTS}"
     else:
         given = type(output).__name__
         way_out = (

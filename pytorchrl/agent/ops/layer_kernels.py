@@ -122,8 +122,7 @@ def apply_layers_by_rows(
         activation: :data:`RELU` or :data:`TANGENT`.
         activated: number of layers that it follows.
     """
-    widest = layers[:, 3].max()
-    inputs, outputs = layers[0, 2], layers[-1, 3]
+    widest, inputs, outputs = _widest(layers), layers[0, 2], layers[len(layers) - 1, 3]
     features = carray(pointer(features_at), (rows, inputs), np.float32)
     results = carray(pointer(outputs_at), (rows, outputs), np.float32)
     below, above = np.empty(widest, np.float32), np.empty(widest, np.float32)
@@ -141,7 +140,9 @@ def apply_layers_by_rows(
             if layer < activated:
                 _activate(above, height, activation)
             units, below, above = above, above, below
-        results[row] = units[:outputs]
+        # A slice assignment takes five seconds to compile.
+        for output in range(outputs):
+            results[row, output] = units[output]
 
 
 @arithmetic_kernel(nogil=False)
@@ -149,8 +150,7 @@ def apply_layers_by_columns(
     layers: NDArray[np.int64], features_at: int, outputs_at: int, rows: int, activation: int, activated: int
 ) -> None:
     """As :func:`apply_layers_by_rows`, but one unit at a time, for all rows."""
-    widest = max(layers[:, 2].max(), layers[:, 3].max())
-    inputs, outputs = layers[0, 2], layers[-1, 3]
+    widest, inputs, outputs = _widest(layers), layers[0, 2], layers[len(layers) - 1, 3]
     features = carray(pointer(features_at), (rows, inputs), np.float32)
     results = carray(pointer(outputs_at), (rows, outputs), np.float32)
     padded = (rows + _LANES - 1) // _LANES * _LANES
@@ -159,13 +159,15 @@ def apply_layers_by_columns(
         for row in range(rows):
             below[position, row] = features[row, position]
         # Uninitialised memory could hold denormal numbers, which are slow to compute with.
-        below[position, rows:] = _ZERO
+        for row in range(rows, padded):
+            below[position, row] = _ZERO
     for layer in range(len(layers)):
         width, height = layers[layer, 2], layers[layer, 3]
         weight = carray(pointer(layers[layer, 0]), (height, width), np.float32)
         bias = carray(pointer(layers[layer, 1]), height, np.float32)
         for output in range(height):
-            above[output] = bias[output]
+            for row in range(padded):
+                above[output, row] = bias[output]
         _add_products(weight, below, above)
         if layer < activated:
             _activate(above.reshape(-1), height * padded, activation)
@@ -173,6 +175,15 @@ def apply_layers_by_columns(
     for row in range(rows):
         for output in range(outputs):
             results[row, output] = below[output, row]
+
+
+@inlined_kernel
+def _widest(layers: NDArray[np.int64]) -> int:
+    """Return the largest number of inputs or outputs of a layer."""
+    widest = np.int64(0)
+    for layer in range(len(layers)):
+        widest = max(widest, layers[layer, 2], layers[layer, 3])
+    return widest
 
 
 @arithmetic_kernel(nogil=False)

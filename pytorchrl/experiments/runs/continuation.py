@@ -40,6 +40,27 @@ def resume_command(folder: Path, modules: Iterable[str] = (), data_sets: Sequenc
     return shlex.join([_python(), "-m", "pytorchrl", "resume", str(folder), *data, *imports])
 
 
+def next_commands(
+    folder: Path, modules: Iterable[str] | None, data_sets: Sequence[str], target_steps: int
+) -> dict[str, str]:
+    """Return what can be done with a complete run: to play the policy, to plot curves, to train on.
+
+    Args:
+        folder: the run folder.
+        modules: names of modules that define parts of the run; None if only a script can make it again.
+        data_sets: paths of the data sets that the run learns from.
+        target_steps: the steps that it made.
+    """
+    plot = shlex.join([_python(), "-m", "pytorchrl", "plot", str(folder)])
+    if modules is None:
+        more = f"prl.Learner.resume({str(folder)!r}, scheme=scheme, target_steps={2 * target_steps})"
+        return {"act": f"prl.load_policy({str(folder)!r})", "plot": plot, "train on": more}
+    imports = [word for module in modules for word in ("--import", module)]
+    play = shlex.join([_python(), "-m", "pytorchrl", "play", str(folder), *imports])
+    more = f"{resume_command(folder, modules, data_sets)} --target-steps {2 * target_steps}"
+    return {"play": play, "plot": plot, "train on": more}
+
+
 def data_sets_of(factories: Iterable[Factory[Any]]) -> list[str]:
     """Return the paths of the data sets that fill a run's storages, each once."""
     return list(dict.fromkeys(factory.path for factory in factories if isinstance(factory, DatasetFactory)))

@@ -1,7 +1,8 @@
-"""The live display of a run in a terminal, which writes no output elsewhere."""
+"""The live display of a run in a terminal, and the lines that are printed elsewhere."""
 
 import re
 from io import StringIO
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -72,14 +73,84 @@ def display(terminal: Terminal, clock: Clock, target_steps: int = 1000, initial_
 
 
 @pytest.mark.parametrize("variable", ["FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"])
-def test_no_output_is_written_if_the_output_is_not_a_terminal(
+def test_nothing_is_drawn_if_the_output_is_not_a_terminal(
     variable: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(variable, "1")
     with ProgressDisplay(10, TITLE) as progress:
         progress.update(5, METRICS)
         progress.update(10)
-    assert capfd.readouterr() == ("", "")
+    printed, errors = capfd.readouterr()
+    assert "\x1b" not in printed
+    assert [line.partition(" | ")[0] for line in printed.splitlines()] == [
+        f"{TITLE}: 5 / 10 steps",
+        f"{TITLE}: 10 / 10 steps",
+    ]
+    assert not errors
+
+
+class Log:
+    """An output that is no terminal, such as a file."""
+
+    def __init__(self, target_steps: int = 1000, initial_steps: int = 0, **options: Any) -> None:
+        self._file, self.clock = StringIO(), Clock()
+        console = Console(file=self._file, width=40)
+        self.display = ProgressDisplay(target_steps, TITLE, initial_steps, console=console, clock=self.clock, **options)
+
+    def update(self, steps: int, seconds: float = 1.0, **metrics: float) -> None:
+        self.clock.seconds += seconds
+        self.display.update(steps, {name.replace("_", "/"): value for name, value in metrics.items()})
+
+    @property
+    def lines(self) -> list[str]:
+        return self._file.getvalue().splitlines()
+
+
+def test_a_log_gets_a_line_after_each_tenth_of_a_run() -> None:
+    log = Log()
+    with log.display:
+        for steps in range(10, 1001, 10):
+            log.update(steps, seconds=0.1)
+    assert [line.split(" | ")[0] for line in log.lines] == [f"{TITLE}: {n * 100:,} / 1,000 steps" for n in range(1, 11)]
+
+
+def test_a_log_gets_a_line_each_minute_of_a_slow_run() -> None:
+    log = Log(1_000_000)
+    with log.display:
+        for minute in range(5):
+            for second in range(60):
+                log.update(60 * minute + second + 1)
+    assert [line.split(" | ")[0] for line in log.lines] == [
+        f"{TITLE}: {n} / 1,000,000 steps" for n in range(60, 301, 60)
+    ]
+
+
+def test_a_line_of_a_log_has_return_best_return_speed_and_time_left() -> None:
+    log = Log()
+    with log.display:
+        log.update(50, train_return=40.0)
+        log.update(100, train_return=30.0)
+        log.update(200, seconds=2.0, train_return=35.0)
+    assert log.lines == [
+        f"{TITLE}: 100 / 1,000 steps | return 30 | best 40 | 50 steps/s | 0:18 left",
+        f"{TITLE}: 200 / 1,000 steps | return 35 | best 40 | 50 steps/s | 0:16 left",
+    ]
+
+
+def test_the_return_of_evaluations_is_logged_where_there_are_any() -> None:
+    log = Log(initial_steps=500, best_return=90.0)
+    with log.display:
+        log.update(600, train_return=99.0, test_return=80.0)
+    assert log.lines == [f"{TITLE}: 600 / 1,000 steps | return 80 | best 90 | 100 steps/s | 0:04 left"]
+
+
+def test_nothing_is_shown_where_silence_is_asked_for() -> None:
+    log, terminal = Log(is_shown=False), Terminal()
+    with log.display, ProgressDisplay(1000, TITLE, is_shown=False, console=terminal.console) as progress:
+        log.update(1000)
+        progress.update(1000, METRICS)
+    assert not log.lines
+    assert not terminal.received
 
 
 def test_the_display_draws_on_the_standard_output_if_it_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,14 +167,14 @@ def test_the_display_draws_on_the_standard_output_if_it_is_a_terminal(monkeypatc
 
 
 @pytest.mark.parametrize(("variable", "value"), [("TERM", "dumb"), ("TTY_INTERACTIVE", "0")])
-def test_no_output_is_written_to_a_dumb_or_non_interactive_terminal(
+def test_lines_are_printed_to_a_dumb_or_non_interactive_terminal(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
     terminal = Terminal()
     with display(terminal, Clock()) as progress:
         progress.update(1000, METRICS)
-    assert terminal.received == ""
+    assert terminal.received.strip() == f"{TITLE}: 1,000 / 1,000 steps | return 200 | best 200"
 
 
 def test_the_display_shows_steps_speed_and_time_left() -> None:
