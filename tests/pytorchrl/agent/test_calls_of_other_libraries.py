@@ -51,7 +51,7 @@ def parts() -> dict[str, Any]:
         (lambda: prl.PPO.create_factory().training(lr=1e-3), AttributeError, "arguments of create_factory"),  # type: ignore[attr-defined]
         (lambda: prl.PPO.create_factory(lr=lambda p: 1e-3 * p), ValueError, "LinearSchedule(initial, final)"),  # type: ignore[arg-type, return-value]
         (lambda: prl.VecEnv.create_factory(made_vector()), ValueError, "create_factory(make_env, num_envs=2)"),  # type: ignore[arg-type]
-        (lambda: prl.VecEnv.create_factory(vector_with_a_spec()), ValueError, "('CartPole-v1', num_envs=2)"),  # type: ignore[arg-type]
+        (lambda: prl.VecEnv.create_factory(vector_with_a_spec()), ValueError, "'CartPole-v1', num_envs=2"),  # type: ignore[arg-type]
         (lambda: prl.VecEnv.create_factory(PeersVectorEnv()), ValueError, "num_envs=3"),  # type: ignore[arg-type]
         (lambda: prl.VecEnv.create_factory([made_vector] * 4), ValueError, "num_envs=4"),  # type: ignore[arg-type]
         (lambda: prl.VecEnv.create_factory(made_vector)(), ValueError, "it has to make one environment"),  # type: ignore[arg-type]
