@@ -56,7 +56,7 @@ def parts() -> dict[str, Any]:
         (lambda: prl.VecEnv.create_factory([made_vector] * 4), ValueError, "num_envs=4"),  # type: ignore[arg-type]
         (lambda: prl.VecEnv.create_factory(made_vector)(), ValueError, "it has to make one environment"),  # type: ignore[arg-type]
         (lambda: prl.Scheme(**parts() | {"algo_factory": prl.DQN}), ValueError, "write DQN.create_factory()"),
-        (lambda: prl.Scheme(**parts() | {"train_envs_factory": "Acrobot-v1"}), ValueError, "create_factory('Acrobot-v1'"),
+        (lambda: prl.Scheme(**parts() | {"train_envs_factory": "Acrobot-v1"}), ValueError, "'Acrobot-v1', num_envs"),
         (lambda: prl.Scheme(**parts() | {"train_envs_factory": gym.make("Acrobot-v1")}), ValueError, "'Acrobot-v1'"),
     ],
 )  # fmt: skip
