@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-lowest test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-sbx bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-strategies learning-short learning-imitation learning-offline learning-online learning-collectors docs release format clean
+.PHONY: train test test-lowest test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-sbx bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-strategies learning-short learning-imitation learning-offline learning-online learning-collectors presets docs release format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -27,6 +27,7 @@ test-ray: $(ENV)  ## the tests that start Ray; all of them unless HYPOTHESIS_PRO
 
 check: $(ENV)  ## format, lint, types, and who imports whom
 	$(BIN)/ruff format --check .
+	$(BIN)/ruff format --check --config docs/pages.toml README.md docs
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
@@ -94,6 +95,10 @@ learning-imitation: $(ENV) .venv/.installed-bench  ## docs/imitation.md: results
 learning-collectors: $(ENV)  ## docs/collectors.md: results with collectors in other processes; continues where it was stopped
 	$(BIN)/python benchmarks/learning/learning_page.py collectors $(BENCH)
 
+presets: $(ENV) .venv/.installed-robotics  ## docs/presets.md: returns of the presets; continues where it was stopped
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[box2d,mujoco]"
+	$(BIN)/python benchmarks/learning/presets.py $(BENCH)
+
 docs: $(ENV)  ## the documentation: tables made from the classes, and the site, site/index.html
 	$(BIN)/python docs/generated_parts.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
@@ -108,6 +113,7 @@ release: $(ENV)  ## the wheel and the source distribution, in dist/, and a run w
 
 format: $(ENV)  ## put the code into shape
 	$(BIN)/ruff format .
+	$(BIN)/ruff format --config docs/pages.toml README.md docs
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove what the targets made

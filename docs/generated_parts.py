@@ -169,10 +169,9 @@ def _index() -> Iterator[Sequence[str]]:
 
 
 def _purpose(cls: Class) -> str:
-    """Return the line of an algorithm in the docstring of its module, without the name of the class; else the first."""
-    lines = (inspect.getmodule(cls).__doc__ or "").splitlines()
-    own = next((line for line in lines if line.startswith(f"{cls.__name__}: ")), lines[0])
-    return own.split(": ", 1)[-1].rstrip(".")
+    """Return the line of an algorithm in the docstring of its module; else the first, which is that of the only one."""
+    first = (inspect.getmodule(cls).__doc__ or "").partition("\n")[0]
+    return reference_pages.own_line(cls) or first.split(": ", 1)[-1].rstrip(".")
 
 
 def _overview() -> Iterator[Sequence[str]]:

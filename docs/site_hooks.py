@@ -1,6 +1,6 @@
 """What the site does beyond MkDocs.
 
-Equations become MathML, which browsers draw by themselves; links to source files, which the site has not, become text;
+Equations become MathML; each name of the API has a page; links to source files, which the site has not, become text;
 the navigation may name a folder.
 """
 
@@ -9,30 +9,36 @@ import re
 from pathlib import Path
 from typing import Any
 
-from latex2mathml.converter import convert
+from mkdocs.structure.files import File, Files
+
+from docs import equations, reference_pages
 
 INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 DISPLAYED = re.compile(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', re.DOTALL)
-FUNCTION = re.compile(r"(<mi>(?:log|exp|tanh|clip|sg|argmax|max|min)</mi>)")
-SOURCE_FILE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(?!docs/)[\w./-]+\.(?:py|toml)\)")
+SOURCE_FILE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(?:pytorchrl/[\w./-]+\.md|(?!docs/)[\w./-]+\.(?:py|toml))\)")
 """A link to a file outside of the site, which a reader of the repository can follow."""
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Leave the text of links to source files."""
+def on_files(files: Files, config: Any, **_: Any) -> Files:
+    """Add a page for each name of the API."""
+    for path, markdown in reference_pages.pages_of_names():
+        files.append(File.generated(config, f"api/{path}", content=markdown))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Leave the text of links to source files, and link names of the API to their pages."""
+    folder, _slash, name = page.file.src_uri.rpartition("/")
+    if folder == "api":
+        markdown = reference_pages.with_links(name.removesuffix(".md"), markdown)
     return SOURCE_FILE.sub(r"\1", markdown)
 
 
 def on_page_content(content: str, **_: Any) -> str:
     """Draw the equations of a page."""
-    content = INLINE.sub(lambda found: _mathml(found[1], "inline"), content)
-    return DISPLAYED.sub(lambda found: f'<div class="arithmatex">{_mathml(found[1], "block")}</div>', content)
-
-
-def _mathml(equation: str, display: str) -> str:
-    """An equation, with some space around the names of functions."""
-    return FUNCTION.sub(
-        r'<mspace width="0.17em"/>\1<mspace width="0.17em"/>', convert(html.unescape(equation), display=display)
+    content = INLINE.sub(lambda found: equations.inline(html.unescape(found[1])), content)
+    return DISPLAYED.sub(
+        lambda found: f'<div class="arithmatex">{equations.displayed(html.unescape(found[1]))}</div>', content
     )
 
 

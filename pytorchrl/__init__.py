@@ -194,8 +194,10 @@ from pytorchrl.experiments import (
 )
 from pytorchrl.learner import Learner as Learner
 from pytorchrl.logging import (
+    FigureOptions as FigureOptions,
     TensorBoard as TensorBoard,
     Wandb as Wandb,
+    curve_axes as curve_axes,
     plot_runs as plot_runs,
     read_evaluations as read_evaluations,
     read_metrics as read_metrics,

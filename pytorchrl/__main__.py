@@ -18,6 +18,7 @@ import storages
 from pytorchrl.commands import (
     comparing,
     policies,
+    publishing,
     runs,
 )
 from pytorchrl.commands import (
@@ -132,6 +133,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "play": policies.watch,
     "record": policies.record,
     "export": policies.export,
+    "push": publishing.push,
     "ls": runs.ls,
     "show": runs.show,
     "env": env_command.env,

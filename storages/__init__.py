@@ -32,7 +32,7 @@ from storages.on_policy.lambda_return_buffer import LambdaReturnBuffer
 from storages.on_policy.retrace_buffer import RetraceBuffer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.on_policy.vtrace_buffer import VTraceBuffer
-from storages.sequence_settings import Episodes, Sequences
+from storages.sequence_settings import Episodes, MultiStepRows, Sequences
 from storages.storage import Storage
 from storages.transforms import RandomShift
 
@@ -57,6 +57,7 @@ __all__ = [
     "LinearSchedule",
     "MixedSource",
     "MixedStorage",
+    "MultiStepRows",
     "NStepReplayBuffer",
     "PERBuffer",
     "PersistenceError",

@@ -1,7 +1,7 @@
 """Settings for batches of sequences or episodes instead of single transitions.
 
-The window of each setting is chosen in :func:`storages.core.windows.segments.window_of`; no other module distinguishes
-them by their classes, except where an index of episodes is needed.
+The window of each setting is chosen in :func:`storages.core.windows.segments.window_of`. Other modules ask a setting
+for what they need; only for the index of episodes do they ask whether it is one of :class:`Episodes`.
 """
 
 import sys

@@ -46,6 +46,7 @@ class Storage(BatchSource, StandaloneComponent, Changeable, Closing):
     ``end_pos``, ``new_data``, ``parameter_name`` and ``new_parameter_value``.
 
     Args:
+        size: capacity in steps, each of ``num_envs`` transitions; None where the storage grows.
         allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 

@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,9 @@ from typing import Any
 import pytest
 
 from tests.support import warm_interpreter
+from tests.support.pages import BLOCK, COLUMNS, PAGES, ROOT, commands_of, lines_of_code, too_wide
 
-ROOT = Path(__file__).resolve().parents[1]
 ALGORITHMS = ROOT / "docs" / "algorithms"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TRAINS = re.compile(r"prl\.Learner|^python ", re.MULTILINE)
 """Found in blocks that take many seconds: they train an agent or start commands."""
 FILE = re.compile(r"\A# (\w+)\.py$", re.MULTILINE)
@@ -81,7 +80,7 @@ def test_a_code_block_runs_without_an_error(language: str, code: str, modules: d
         return
     assert language == "bash", f"a block in {language or 'no language'} is run by no test"
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    for line in code.splitlines():
+    for line in commands_of(code):
         command = shlex.split(line)
         if command[0] == "make":
             # The tests and continuous integration run the targets already, so a dry run is enough.
@@ -93,6 +92,19 @@ def test_a_code_block_runs_without_an_error(language: str, code: str, modules: d
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 70
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_code_of_a_page_is_read_without_scrolling(page: Path) -> None:
+    assert too_wide(page.read_text("utf-8")) == []
+
+
+def test_the_python_of_pages_is_formatted_to_the_width_of_a_page() -> None:
+    settings = ["--config", "docs/pages.toml", "README.md", "docs"]
+    command = [sys.executable, "-m", "ruff", "format", "--check", *settings]
+    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+    assert f"line-length = {COLUMNS}\n" in (ROOT / "docs" / "pages.toml").read_text("utf-8")
 
 
 def test_every_page_of_an_algorithm_is_in_the_table_of_curves() -> None:
@@ -109,10 +121,10 @@ def test_five_common_tasks_take_no_more_lines_than_in_other_libraries() -> None:
     sections = [section.partition("\n") for section in re.split("^## ", page, flags=re.MULTILINE)[1:]]
     assert [title.lower() for title, _, _ in sections] == list(stated)
     for title, _, section in sections:
-        ours_and_theirs = [code for _, code in BLOCK.findall(section)]
-        ours_and_theirs += re.findall(r"(?:^    .*\n)+", BLOCK.sub("", section), re.MULTILINE)
-        lines = [lines_of_code(code) for code in ours_and_theirs]
-        if FILE.match(ours_and_theirs[0]):
+        ours_and_theirs = BLOCK.findall(section)
+        ours_and_theirs += [("", code) for code in re.findall(r"(?:^    .*\n)+", BLOCK.sub("", section), re.MULTILINE)]
+        lines = [lines_of_code(language, code) for language, code in ours_and_theirs]
+        if FILE.match(ours_and_theirs[0][1]):
             # A file and the command that reads it count together.
             lines = [lines[0] + lines[1], *lines[2:]]
         ours, *others = stated[title.lower()].split(" | ")
@@ -120,14 +132,10 @@ def test_five_common_tasks_take_no_more_lines_than_in_other_libraries() -> None:
         assert all(int(ours) <= int(number) for number in others if number != "-")
 
 
-def lines_of_code(code: str) -> int:
-    return sum(bool(line.strip()) and not line.startswith("#") for line in code.splitlines())
-
-
 def test_each_custom_part_of_the_guide_takes_at_most_twenty_lines() -> None:
     code = BLOCK.findall((ROOT / "docs" / "extending.md").read_text(encoding="utf-8"))
-    lines = [len([line for line in block.splitlines() if line]) for _, block in code]
-    assert len(lines) == 13
+    lines = [lines_of_code(language, block) for language, block in code]
+    assert len(lines) == 14
     assert max(lines) <= 20
     assert not any(re.search(r"[\s.](?!__init__)_\w", block) for _, block in code), "a block uses a private name"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from pytorchrl.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS_UNDER_TEST = ("atari", "tensorboard", "video", "onnx", "optuna", "report", "data", "envpool", "ray")
+EXTRAS_UNDER_TEST = ("atari", "tensorboard", "video", "onnx", "optuna", "report", "data", "envpool", "ray", "serve")
 DEVELOPMENT_TOOLS = {
     *("build", "import-linter", "mypy", "ruff", "types-pyyaml", "setuptools", "pygame", "playwright"),
     *("latex2mathml", "mkdocs-material", "mkdocstrings"),

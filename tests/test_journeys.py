@@ -13,21 +13,22 @@ import pytest
 import pytorchrl as prl
 from tests.support import warm_interpreter
 from tests.support.folders import content
+from tests.support.pages import BLOCK, ROOT, commands_of
 from tests.support.processes import suspend, wait_for
 from tests.support.repositories import git
 
 pytestmark = pytest.mark.long
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "journeys.md"
+PAGE = ROOT / "docs" / "journeys.md"
 GUIDE = PAGE.parent / "guides" / "logs-to-policy.md"
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def section(title: str) -> list[str]:
-    """The code blocks below a heading of the page."""
+    """The code blocks below a heading of the page, with a command in a line."""
     text = PAGE.read_text(encoding="utf-8")
     (found,) = [each for each in re.split("^## ", text, flags=re.MULTILINE) if each.splitlines()[0] == title]
-    return [code for _, code in BLOCK.findall(found)]
+    blocks = BLOCK.findall(found)
+    return ["\n".join(commands_of(code)) if language == "bash" else code for language, code in blocks]
 
 
 def arguments_of(line: str) -> list[str]:
@@ -45,7 +46,7 @@ def command(line: str) -> list[str]:
 def typed(lines: str, folder: Path) -> str:
     """Run the commands of a block in a folder and return their output."""
     output = ""
-    for line in lines.splitlines():
+    for line in commands_of(lines):
         finished = warm_interpreter.run(arguments_of(line), folder, strict=True)
         assert finished.returncode == 0, finished.stdout + finished.stderr
         output += finished.stdout
@@ -206,6 +207,8 @@ def test_the_commands_of_the_guide_turn_a_folder_of_logs_into_a_policy(tmp_path:
     assert len(differences) == 4
     assert differences[-1] < 2 / 3, "two uniform actions differ by two thirds on average"
     assert any("test/normalized_score" in one for one in records)
+    assert "policy, fitted Q evaluation" in output[4]
+    assert "learnt from these episodes" not in output[4]
     assert "Normalised score" in output[4]
     assert (tmp_path / "policy.pt2").is_file()
     assert re.search(r"return -\d", output[5])

@@ -13,12 +13,20 @@ from torch.nn import Module
 
 import pytorchrl as prl
 from docs.docstring_roles import declared_by
+from docs.equations import displayed
 from docs.generated_parts import exported
-from tests.support.browser import NARROW, WIDE, headless_browser, visit
+from docs.reference_pages import pages_of_names
+from tests.support.browser import headless_browser, visit
+from tests.support.pages import ROOT
 from tests.support.profiles import by_profile
 
-ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+PHONE, LAPTOP = 390, 1_280
+"""Widths of windows, in pixels."""
+SCROLLED = """(selector) => Array.from(document.querySelectorAll(selector))
+    .filter((element) => element.scrollWidth > element.clientWidth + 1)
+    .map((element) => element.textContent.slice(0, 80))"""
+"""Script that lists the elements that are wider than their place."""
 
 
 @pytest.fixture(scope="module")
@@ -40,18 +48,33 @@ def test_no_page_loads_files_from_the_network(site: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_reference_gives_types_and_defaults_of_hyper_parameters(site: Path) -> None:
-    required = re.compile(
-        r"<code>(\w+)</code>\s*</td>\s*<td>\s*</td>\s*<td>(?:(?!</tr>).)*?<em>required</em>", re.DOTALL
-    )
-    untyped = {
-        page.name: found for page in site.glob("api/*.html") if (found := required.findall(page.read_text("utf-8")))
+def test_the_reference_gives_types_and_true_defaults_of_hyper_parameters(site: Path) -> None:
+    untyped = re.compile(r"<b><code>(\w+)</code></b>\s*\u2013")
+    found = {
+        page.name: names for page in site.glob("api/*/*.html") if (names := untyped.findall(page.read_text("utf-8")))
     }
-    assert untyped == {}
-    page = " ".join((site / "api" / "algorithms.html").read_text("utf-8").split())
-    clip = page.partition("<code>clip_param</code>")[2].partition("</tr>")[0]
-    assert "number ≥ 0, or a schedule" in clip
-    assert "<code>0.2</code>" in clip
+    assert found == {}
+    page = " ".join((site / "api" / "algorithms" / "PPO.html").read_text("utf-8").split())
+    for name, kind, default in (
+        ("clip_param", "number ≥ 0, or a schedule", "0.2"),
+        # Inherited, with a default of its own.
+        ("optimizer", "Optimizer", "Adam(eps=1e-05)"),
+    ):
+        shown = page.partition(f"<b><code>{name}</code></b>")[2].partition("</li>")[0]
+        assert f"<code>{kind}</code>" in shown
+        assert f"<code>{default}</code>" in shown
+
+
+@pytest.mark.long
+def test_lists_of_the_reference_lead_to_a_page_for_each_name(site: Path) -> None:
+    links = [
+        (page.parent / link).resolve()
+        for page in site.glob("api/*.html")
+        for link in re.findall(r'<td><a href="([\w/]+\.html)"><code>', page.read_text("utf-8"))
+    ]
+    pages = [site / "api" / path.replace(".md", ".html") for path, _ in pages_of_names()]
+    assert sorted(links) == sorted(page.resolve() for page in pages)
+    assert all(page.exists() for page in pages)
 
 
 def test_docstrings_of_the_reference_have_the_declared_defaults() -> None:
@@ -65,14 +88,17 @@ def test_docstrings_of_the_reference_have_the_declared_defaults() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("width", "dark", "every"), [(NARROW, False, by_profile(4, 1, 1)), (WIDE, True, 8)])
+@pytest.mark.parametrize(("width", "dark", "every"), [(PHONE, False, by_profile(4, 1, 1)), (LAPTOP, True, 8)])
 def test_pages_fit_the_window_and_report_no_error(site: Path, width: int, dark: bool, every: int) -> None:
     pages = sorted(page for page in site.glob("**/*.html") if page.name != "404.html")
-    assert len(pages) > 100
+    assert len(pages) > 300
+    # A phone shows fewer columns of code, which is scrolled there.
+    fitting = "div.arithmatex" if width == PHONE else "div.arithmatex, pre > code"
     with headless_browser() as browser, visit(browser, pages[0], width, dark=dark) as opened:
         for page in pages[::every]:
             opened.page.goto(page.as_uri(), wait_until="domcontentloaded")
             opened.assert_fits()
+            assert opened.page.evaluate(SCROLLED, fitting) == [], page
         opened.page.wait_for_load_state()
         opened.assert_clean()
 
@@ -95,15 +121,44 @@ def test_tabs_and_search_lead_to_pages_of_parts_when_opened_as_files(site: Path)
 @pytest.mark.long
 def test_equations_are_converted_to_mathml(site: Path) -> None:
     page = (site / "algorithms" / "sac.html").read_text("utf-8")
-    assert page.count('display="block"') == 2
+    assert page.count('class="arithmatex"><span class="equation"><math') == 2
     assert "$$" not in page
     assert r"\(" not in page
 
 
+@pytest.mark.parametrize(
+    ("equation", "pieces"),
+    [
+        ("a = b + c", ["a", "=b", "+c"]),
+        ("a = -b", ["a", "=\u2212b"]),
+        (r"f(-b) - c", ["f(\u2212b)", "\u2212c"]),
+        (r"\left( a + b + c + d + e \right)^2", ["(a", "+b", "+c", "+d", "+e)2"]),
+        (r"a \text{ or } b", ["a", "\xa0or\xa0b"]),
+    ],
+)
+def test_the_line_of_an_equation_may_end_before_operators_and_words(equation: str, pieces: list[str]) -> None:
+    assert [re.sub("<[^>]*>", "", piece) for piece in displayed(equation).split("<wbr>")] == pieces
+
+
+def test_equations_between_wide_spaces_stand_on_lines_of_their_own() -> None:
+    assert displayed(r"a = b, \qquad c = d").count('<span class="equation">') == 2
+
+
 def test_every_public_name_is_in_the_reference_once() -> None:
-    text = "\n".join(page.read_text("utf-8") for page in (DOCS / "api").glob("*.md"))
-    named = Counter(re.findall(r"^::: pytorchrl\.(\w+)$", text, re.MULTILINE))
-    assert named == Counter(prl.__all__)
+    pages = {page.stem: page.read_text("utf-8") for page in (DOCS / "api").glob("[!R]*.md")}
+    # Modules are sections, and the other pages have rows, or the names themselves.
+    modules = re.findall(r"^## (\w+)$", pages.pop("modules"), re.MULTILINE)
+    text = "\n".join(pages.values())
+    named = re.findall(r"^(?:::: pytorchrl\.(\w+)$|\| `(\w+)` \|)", text, re.MULTILINE)
+    assert Counter([*modules, *map("".join, named)]) == Counter(prl.__all__)
+
+
+def test_every_class_and_function_has_a_page_of_its_own_in_the_reference() -> None:
+    pages = [path for path, _ in pages_of_names()]
+    assert "algorithms/PPO.md" in pages
+    assert "heads/Values.md" in pages
+    # Files of some systems do not tell capitals.
+    assert max(Counter(path.lower() for path in pages).values()) == 1
 
 
 @pytest.mark.parametrize(("kind", "folder"), [(prl.Storage, "storages"), (prl.Explorer, "explorers")])

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -115,6 +115,10 @@ class Run:
         records = self.records
         return int(records[-1]["steps"]) if records else 0
 
+    def make(self) -> None:
+        """Train or resume the run, and write its result unless it was stopped."""
+        make_run(self)
+
 
 @dataclass(frozen=True)
 class Result:
@@ -129,7 +133,29 @@ class Result:
     """Environment steps of training for each second of processor time, since the run was last continued."""
 
 
-def results_of(runs: Sequence[Run], processes: int, seconds_between_reports: float = 60.0) -> Iterator[Run]:
+class Makeable(Protocol):
+    """A run that a process can make."""
+
+    @property
+    def name(self) -> str:
+        """Name in printed texts."""
+
+    @property
+    def steps(self) -> int:
+        """Environment steps so far."""
+
+    @property
+    def target_steps(self) -> int:
+        """Environment steps of the whole run."""
+
+    def make(self) -> None:
+        """Train or resume the run, and write its result unless it was stopped."""
+
+
+AnyRun = TypeVar("AnyRun", bound=Makeable)
+
+
+def results_of(runs: Sequence[AnyRun], processes: int, seconds_between_reports: float = 60.0) -> Iterator[AnyRun]:
     """Make the runs, some at a time, each in a process of one thread.
 
     Prints the progress of running ones.
@@ -142,7 +168,7 @@ def results_of(runs: Sequence[Run], processes: int, seconds_between_reports: flo
     """
     # Spawned, not forked: a fork of a process that has used torch's threads may hang.
     context = multiprocessing.get_context("spawn")
-    waiting, running = list(runs), dict[SpawnProcess, Run]()
+    waiting, running = list(runs), dict[SpawnProcess, AnyRun]()
     reported = time.monotonic()
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -171,12 +197,12 @@ def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _make_in_process(run: Run) -> None:
+def _make_in_process(run: Makeable) -> None:
     # Ctrl-C reaches only the parent, which then asks each process once to save a checkpoint.
     os.setpgrp()
     # Several runs share one terminal, where one display would draw over the other.
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
-        make_run(run)
+        run.make()
 
 
 def make_run(run: Run) -> None:

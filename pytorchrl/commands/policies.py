@@ -2,20 +2,26 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs import VecEnv
+from pytorchrl.agent.envs.vec_env import one_copy
 from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
+from pytorchrl.commands.value_on_data import evaluate_on_data
 from pytorchrl.comparison.references import known_reference
 from pytorchrl.experiments import NormalizedScore, load_policy
+from pytorchrl.experiments.policies.published_policies import find_policy
+from pytorchrl.experiments.policies.value_from_data import FitSettings
 from pytorchrl.experiments.recordings.filming import Played, film, play, stage_of
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
-from pytorchrl.experiments.runs.composition import envs_of, load_agent
+from pytorchrl.experiments.runs import checkpoint
+from pytorchrl.experiments.runs.composition import check_action_bounds, envs_of, load_agent
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.logging.groups import environment
@@ -30,21 +36,40 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 """Variables of which one is set where windows can be opened on Linux."""
 
 
-def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False, imports: Imports = ()) -> None:
-    """Evaluate the policy of a run's last checkpoint.
+def evaluate(
+    run: Run,
+    episodes: int = 20,
+    seed: int = 0,
+    explore: bool = False,
+    data: str | None = None,
+    select: str | None = None,
+    fits: int = 10,
+    updates: int = 5_000,
+    imports: Imports = (),
+) -> None:
+    """Evaluate the policy of a run's last checkpoint, in its environment or on a data set.
 
     Args:
-        run: the run folder.
+        run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
         episodes: number of episodes.
         seed: of the environments.
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
+        data: a data set, from which the value of the policy's greedy actions is estimated without an environment.
+        select: its episodes: 'SelectEpisodes(best_share=0.1)'; those that the run held out, if it did, or all.
+        fits: with data, Q-networks fitted to resampled episodes, beside one fitted to all; from 2.
+        updates: with data, updates of each Q-network.
         imports: modules to import first.
     """
-    check_counts(episodes=episodes)
+    check_counts(episodes=episodes, fits=fits, updates=updates)
     check_seed(seed)
-    import_modules(imports)
-    algorithm, envs = load_agent(run)
-    with envs:
+    if data is not None:
+        if explore:
+            raise ValueError("--data evaluates the greedy actions, which load_policy takes; leave out --explore")
+        import_modules(imports)
+        evaluate_on_data(run, data, select, FitSettings(fits=fits, updates=updates), seed)
+        return
+    algorithm, envs_factory, config = policy_of(run, imports)
+    with one_copy(envs_factory)() as envs:
         progress = (algorithm.steps, algorithm.target_steps) if explore else None
         result = evaluation_of(algorithm, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
     returns = result.returns
@@ -53,7 +78,7 @@ def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False,
         f"{np.std(returns):.2f}, median {np.median(returns):.2f}, from {min(returns):.2f} to {max(returns):.2f}; mean "
         f"length {np.mean(result.lengths):.1f}"
     )
-    if (references := _references(run)) is not None:
+    if (references := _references(config)) is not None:
         score = normalised([result.mean_return], references)[0]
         tell(f"Normalised score: {score:.3f}, where a return of {references[0]:g} is 0 and of {references[1]:g} is 1")
 
@@ -69,7 +94,7 @@ def watch(
     """Watch the policy of a run's last checkpoint, in a window or in a video.
 
     Args:
-        run: the run folder.
+        run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
         output: a video, which ends in .mp4 or .gif; a window where left out.
         episodes: number of episodes.
         seed: of the environment.
@@ -83,7 +108,7 @@ def watch(
         return
     if sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
         raise RuntimeError(f"there is no display to open a window on; write a video instead: play {run} -o video.mp4")
-    algorithm, envs = _policy_of(run, imports)
+    algorithm, envs, _ = policy_of(run, imports)
     tell("Press Ctrl-C to stop.")
     with stage_of(envs, "human") as stage:
         try:
@@ -105,7 +130,7 @@ def record(
     """Film the policy of a run's last checkpoint.
 
     Args:
-        run: the run folder.
+        run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
         output: the video, which ends in .mp4 or .gif.
         episodes: number of episodes in the video.
         longest: largest number of steps that are filmed of an episode.
@@ -116,7 +141,7 @@ def record(
     check_counts(episodes=episodes, longest=longest)
     check_seed(seed)
     refuse_missing_encoder(output.suffix, output)
-    algorithm, envs = _policy_of(run, imports)
+    algorithm, envs, _ = policy_of(run, imports)
     for played in film(output, algorithm, envs, episodes, longest, np.random.SeedSequence(seed), explore=explore):
         _tell(played)
     tell(output)
@@ -128,30 +153,42 @@ def export(
     """Write the network that acts, for use without this toolkit.
 
     Args:
-        run: the run folder, or a file of weights.
-        output: ends in .onnx, or in .pt2 for torch.export.load.
+        run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
+        output: ends in .onnx, in .pt2 for torch.export.load, or in .ts for torch.jit.load and C++.
         imports: modules to import first.
     """
     import_modules(imports)
     tell(load_policy(run).export(output))
 
 
-def _references(run: Path) -> tuple[float, float] | None:
+def policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv], Mapping[str, Any]]:
+    """Return the algorithm of a run or of a policy's file, a factory of its test environments, and its configuration.
+
+    Raises:
+        CheckpointError: there are no weights, they are damaged, or the environments have other bounds of actions.
+        CompositionError: they cannot be built from the configuration alone.
+    """
+    import_modules(imports)
+    found = find_policy(run)
+    if not found.is_file():
+        algorithm, envs = load_agent(found)
+        envs.close()
+        config: Mapping[str, Any] = RunFolder(found).read_config()
+        return algorithm, envs_of(config, found), config
+    policy, config = load_policy(found), checkpoint.load(found, checkpoint.READING)["config"]
+    envs_factory = envs_of(config, found)
+    with one_copy(envs_factory)() as envs:
+        check_action_bounds(config, envs.action_space, found)
+    return policy.algorithm, envs_factory, config
+
+
+def _references(config: Mapping[str, Any]) -> tuple[float, float] | None:
     """Return the returns that are normalised to 0 and to 1: those of the run's data set, else known ones."""
-    config = RunFolder(run).read_config()
     for callback in config.get("callbacks", ()):
         if callback.get("name") == NormalizedScore.__name__:
             return callback["hyper_parameters"]["low"], callback["hyper_parameters"]["high"]
     known = known_reference(environment(config))
     return None if known is None else (known.low, known.high)
-
-
-def _policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv]]:
-    """Return the algorithm of a run, and a factory of the environments that it was evaluated in."""
-    import_modules(imports)
-    algorithm, envs = load_agent(run)
-    envs.close()
-    return algorithm, envs_of(RunFolder(run).read_config(), run)
 
 
 def _tell(played: Played | None) -> None:

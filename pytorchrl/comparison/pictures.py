@@ -1,5 +1,6 @@
 """Plots of comparisons: intervals, probabilities of improvement, performance profiles."""
 
+import math
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -10,93 +11,158 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.comparison.results import Comparison, GroupResult
+from pytorchrl.comparison.tables import as_csv
 from pytorchrl.logging.bootstrap import CONFIDENCE, SEED, Estimate, Floats
+from pytorchrl.logging.pictures.figure_options import USUAL_POINTS, FigureOptions
 from pytorchrl.logging.pictures.legends import Entry, Legend
-from pytorchrl.logging.pictures.plots import refuse_other_formats, save_figure
+from pytorchrl.logging.pictures.plots import refuse_other_formats, save_figure, save_text
 from pytorchrl.logging.pictures.styles import DISTINCT_COLORS, in_figure, style_for
+from pytorchrl.logging.tables.evaluation_table import csv_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _CHARACTERS_OF_A_NAME = 32
+_CHARACTERS_PER_INCH = 10
+"""Of texts of the usual size."""
 
 
-def draw_comparison(comparison: Comparison, output: str | os.PathLike[str]) -> Path:
-    """Draw interquartile means and probabilities of improvement, with their intervals, into a PNG or SVG file.
+def draw_comparison(
+    comparison: Comparison, output: str | os.PathLike[str], options: FigureOptions | None = None
+) -> Path:
+    """Draw interquartile means and probabilities of improvement, with their intervals, into a PNG, SVG or PDF file.
 
-    With several environments, the normalised scores of all are drawn. Small dots are the scores of the runs.
+    With several environments, the normalised scores of all are drawn. Small dots are the scores of the runs. A file
+    that ends in ``.csv`` has the numbers.
+
+    Args:
+        comparison: what is drawn.
+        output: the file.
+        options: size, labels, names and order; the labels are those of the left panel.
 
     Raises:
-        ValueError: the picture's name ends otherwise than in .png or .svg, or there is no group to draw.
+        ValueError: the file's name ends otherwise, or there is no group to draw.
     """
-    refuse_other_formats(Path(output))
-    results = _drawable(comparison)
-    names = [result.name for result in results]
-    improvements = [better for better in comparison.improvements if better.name in names]
-    height = 1.6 + sum(0.16 * (_wrapped(name).count("\n") + 2) for name in names)
-    figure = _figure((10.0 if improvements else 7.0, max(2.6, height)))
+    output = Path(output)
+    refuse_other_formats(output)
+    if output.suffix.lower() == ".csv":
+        return save_text(as_csv(comparison), output)
+    options = options or FigureOptions()
+    with options.texts():
+        return save_figure(_intervals(comparison, options), output)
+
+
+def _intervals(comparison: Comparison, options: FigureOptions) -> "Figure":
+    results = {result.name: result for result in _drawable(comparison)}
+    shown = options.shown_names(results)
+    improvements = {better.name: better for better in comparison.improvements if better.name in results}
+    height = 1.6 + sum(0.16 * (_wrapped(name).count("\n") + 2) for name in shown.values())
+    size = options.size or (10.0 if improvements else 7.0, max(2.6, height))
+    room = round(_CHARACTERS_PER_INCH * size[0] / options.text_scale / (2 if improvements else 1))
+    figure = _figure(size)
     grid = figure.subplots(1, 2 if improvements else 1, squeeze=False, sharey=True)[0]
-    for number, result in enumerate(results):
-        look = style_for(number)
+    for number, name in enumerate(shown):
+        look, result = style_for(number), results[name]
         _draw_estimate(grid[0], number, result.iqm, look.color)
         every = [score for scores in result.scores.values() for score in scores.tolist()]
         grid[0].plot(every, [number + 0.28] * len(every), ".", color=look.color, markersize=4, alpha=0.6)
-        if better := next((one for one in improvements if one.name == result.name), None):
+        if better := improvements.get(name):
             _draw_estimate(grid[1], number, better.probability, look.color)
-    grid[0].set_yticks(range(len(names)), [in_figure(_wrapped(name)) for name in names])
-    grid[0].set_ylim(len(names) - 0.4, -0.6)
-    grid[0].set_xlabel(in_figure(f"{_meaning(comparison)}: interquartile mean"))
+    grid[0].set_yticks(range(len(shown)), [in_figure(_wrapped(name)) for name in shown.values()])
+    grid[0].set_ylim(len(shown) - 0.4, -0.6)
+    grid[0].set_ylabel(in_figure(options.y_label or ""))
+    grid[0].set_xlabel(_wrapped_to(room, _text(options.x_label, f"{_meaning(comparison)}: interquartile mean")))
     if improvements:
+        baseline = options.names.get(comparison.baseline, comparison.baseline)
         grid[1].axvline(0.5, color="#555555", linestyle=":", linewidth=1)
         grid[1].set_xlim(-0.03, 1.03)
-        grid[1].set_xlabel(in_figure(textwrap.fill(f"probability of improvement over {comparison.baseline}", 50)))
+        grid[1].set_xlabel(_wrapped_to(room, f"probability of improvement over {baseline}"))
     for axes in grid:
-        _style_axes(axes)
-    figure.suptitle(in_figure(f"{_where(comparison)}95% bootstrap intervals"), fontsize="medium")
-    return save_figure(figure, Path(output))
+        _style_axes(axes, options)
+    heading = _text(options.title, f"{_where(comparison)}95% bootstrap intervals")
+    figure.suptitle(in_figure(heading), fontsize="medium")
+    return figure
 
 
-def draw_profile(comparison: Comparison, output: str | os.PathLike[str]) -> Path:
-    """Draw performance profiles, with their intervals, into a PNG or SVG file.
+def draw_profile(comparison: Comparison, output: str | os.PathLike[str], options: FigureOptions | None = None) -> Path:
+    """Draw performance profiles, with their intervals, into a PNG, SVG or PDF file.
 
     A line shows the share of a group's runs above each score; higher is better. With several environments, the scores
-    are normalised, and the share is the mean over environments.
+    are normalised, and the share is the mean over environments. A file that ends in ``.csv`` has the numbers.
+
+    Args:
+        comparison: what is drawn.
+        output: the file.
+        options: size, labels, legend names and order.
 
     Raises:
-        ValueError: the picture's name ends otherwise than in .png or .svg, or there is no group to draw.
+        ValueError: the file's name ends otherwise, or there is no group to draw.
     """
-    refuse_other_formats(Path(output))
-    results = _drawable(comparison)
-    at = thresholds([scores for result in results for scores in result.scores.values()])
-    looks = [style_for(number) for number in range(len(results))]
+    output = Path(output)
+    refuse_other_formats(output)
+    options = options or FigureOptions()
+    results = {result.name: result for result in _drawable(comparison)}
+    shown = options.shown_names(results)
+    at = thresholds([scores for result in results.values() for scores in result.scores.values()])
+    profiles = {name: performance_profile(results[name].scores, at) for name in shown}
+    if output.suffix.lower() == ".csv":
+        return save_text(csv_of(_points(at, {shown[name]: profile for name, profile in profiles.items()})), output)
+    with options.texts():
+        return save_figure(_profiles(comparison, options, at, profiles), output)
+
+
+def _profiles(
+    comparison: Comparison, options: FigureOptions, at: Floats, profiles: Mapping[str, tuple[Floats, Floats, Floats]]
+) -> "Figure":
+    results = {result.name: result for result in comparison.main}
+    shown = options.shown_names(results)
+    looks = [style_for(number) for number in range(len(shown))]
     entries = [
         Entry(
-            f"{result.name} ({result.seeds} {'run' if result.seeds == '1' else 'runs'})",
+            f"{label} ({(seeds := results[name].seeds)} {'run' if seeds == '1' else 'runs'})",
             look.color,
             marker=look.marker if look.is_repeated else "",
         )
-        for result, look in zip(results, looks, strict=True)
+        for (name, label), look in zip(shown.items(), looks, strict=True)
     ]
-    has_bands = len(results) <= DISTINCT_COLORS
-    legend = Legend(entries, "with 95% bootstrap intervals" if has_bands else "")
-    figure = _figure(legend.size_with(8.0, 4.5))
+    has_bands = len(shown) <= DISTINCT_COLORS
+    size = options.size or (8.0, 4.5)
+    legend = Legend(entries, "with 95% bootstrap intervals" if has_bands else "", width=size[0] / options.text_scale)
+    figure = _figure(options.size or legend.size_with(*size))
     axes = figure.add_subplot()
-    for result, look in zip(results, looks, strict=True):
-        shares, low, high = performance_profile(result.scores, at)
+    for (name, (shares, low, high)), look in zip(profiles.items(), looks, strict=True):
         marker = look.marker if look.is_repeated else ""
         axes.step(
             at, shares, where="post", color=look.color, marker=marker, markersize=4, markevery=max(1, len(at) // 8)
         )
-        if has_bands and result.iqm.has_interval:
+        if has_bands and results[name].iqm.has_interval:
             axes.fill_between(at, low, high, step="post", color=look.color, alpha=0.16, linewidth=0)
-    axes.set_xlabel(in_figure(f"{_meaning(comparison)} τ"))
-    axes.set_ylabel("share of runs with more than τ")
+    axes.set_xlabel(in_figure(_text(options.x_label, f"{_meaning(comparison)} τ")))
+    axes.set_ylabel(in_figure(_text(options.y_label, "share of runs with more than τ")))
     axes.set_ylim(-0.02, 1.02)
-    axes.set_title(in_figure(f"{_where(comparison)}performance profiles"), fontsize="medium")
-    _style_axes(axes)
+    axes.set_title(in_figure(_text(options.title, f"{_where(comparison)}performance profiles")), fontsize="medium")
+    _style_axes(axes, options)
     legend.add_to(figure)
-    return save_figure(figure, Path(output))
+    return figure
+
+
+def _wrapped_to(room: int, text: str) -> str:
+    return in_figure(textwrap.fill(text, max(1, room)))
+
+
+def _text(chosen: str | None, usual: str) -> str:
+    return usual if chosen is None else chosen
+
+
+def _points(at: Floats, profiles: Mapping[str, tuple[Floats, Floats, Floats]]) -> list[dict[str, object]]:
+    """Return a record for each point of performance profiles; bounds that are not known are empty."""
+    return [
+        {"group": name, "score": score, "share": share}
+        | {side: "" if math.isnan(bound) else bound for side, bound in (("low", low), ("high", high))}
+        for name, profile in profiles.items()
+        for score, share, low, high in zip(at.tolist(), *(column.tolist() for column in profile), strict=True)
+    ]
 
 
 def _drawable(comparison: Comparison) -> Sequence[GroupResult]:
@@ -125,7 +191,8 @@ def _draw_estimate(axes: "Axes", height: int, estimate: Estimate, color: str) ->
         )
 
 
-def _style_axes(axes: "Axes") -> None:
+def _style_axes(axes: "Axes", options: FigureOptions) -> None:
+    axes.tick_params(labelsize=options.text_scale * USUAL_POINTS)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 

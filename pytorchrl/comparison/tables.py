@@ -1,10 +1,8 @@
 """Comparisons as tables: for the terminal, as Markdown, and as comma-separated values."""
 
-import csv
-import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +13,7 @@ from rich.table import Table as RichTable
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import ScoreName
 from pytorchrl.logging.bootstrap import Estimate
+from pytorchrl.logging.tables.evaluation_table import csv_of
 from pytorchrl.terminal import TextConsole, on_one_line
 
 _WIDTH_OF_FILES = 160
@@ -104,15 +103,6 @@ def _in_markdown(cell: str) -> str:
 def as_csv(comparison: Comparison) -> str:
     """Format results in full precision, a line each; the environment of overall results is empty."""
     return csv_of([_record(comparison, result) for result in [*comparison.results, *comparison.overall]])
-
-
-def csv_of(records: Sequence[Mapping[str, object]]) -> str:
-    """Format records of equal columns as comma-separated values."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(records[0]) if records else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return file.getvalue()
 
 
 def _record(comparison: Comparison, result: GroupResult) -> dict[str, object]:

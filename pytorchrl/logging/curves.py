@@ -115,7 +115,7 @@ def read_run(folder: Path) -> Run:
         raise ValueError(f"{metrics_file} is empty: the run has not logged anything yet")
     try:
         config = json.loads(read_text(config_file)) if config_file.is_file() else {}
-        config = _without_places(_checked(config))
+        config = without_places(_checked(config))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{config_file} is damaged: {error}") from error
     return Run(folder, config, _in_order(records))
@@ -157,7 +157,7 @@ def _checked(config: Any) -> dict[str, Any]:
     return config
 
 
-def _without_places(config: Mapping[str, Any]) -> dict[str, Any]:
+def without_places(config: Mapping[str, Any]) -> dict[str, Any]:
     """Remove the paths of storages and data sets, which do not distinguish compositions."""
     changed: dict[str, Any] = {}
     if config.get("storage"):

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import secrets
 import ssl
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.logging.metrics_file import read_metrics
+from pytorchrl.logging.run_labels import group_of_run, name_of_run, settings_by_option, tags_of_run
 from pytorchrl.logging.tables.evaluation_table import COLUMNS, evaluation_names, evaluations_of
 from pytorchrl.run_files import RunFiles
 from storages.persistent.log.files import refuse_link, write_atomically
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 Mode: TypeAlias = Literal["online", "offline", "disabled", "shared"]
 
+_PROJECT = "pytorchrl"
+"""Where neither the caller nor wandb's settings name a project."""
+_RETURN = re.compile(r"(train|test(/.+)?)/return")
 _BINS = 64
 _SECONDS_TO_ANSWER = 3.0
 _SECONDS_TO_START = 10.0
@@ -45,11 +50,17 @@ class WandbWriter:
     Where ``wandb.init`` was called already, the first run folder is logged to that run, and the caller finishes it. In
     a process of a sweep agent, the run is the agent's.
 
+    The run's config has the names of ``train``'s options (``algorithm.lr``), which are those of sweeps. Runs that
+    differ only in their seed are a group, and the summary of a return is its largest value and its last.
+
     Args:
         log_dir: the run folder, which must exist.
         config: the composition of the run.
-        run_name: the name that wandb shows; None takes the folder's name.
-        options: further arguments of ``wandb.init``, such as ``project``.
+        run_name: the name that wandb shows; None takes that of wandb's settings, or one such as
+            ``PPO-CartPole-v1-seed-1``; a sweep names its runs itself.
+        options: further arguments of ``wandb.init``, such as ``project``. Without them, and without wandb's settings of
+            them, the project is "pytorchrl", and the group is that of the composition. Tags are added to those that
+            name the algorithm, the environment and the storage.
 
     Raises:
         ValueError: another run folder is logged to the agent's run.
@@ -70,17 +81,17 @@ class WandbWriter:
         refuse_link(self._id_file)
         self._log_dir = log_dir
         self._config = dict(config)
-        self._name = run_name or log_dir.resolve().name
+        self._name = run_name
         self._options = dict(options or {})
         self._steps = 0
+        self._returns: set[str] = set()
         active = wandb.run
         self._is_users = active is not None and _folders.get(active.id, log_dir) == log_dir
         if active is not None and self._is_users:
             self._run = active
         else:
             self._run = self._started(mode_of(wandb.setup().settings))
-        # The method of wandb has no annotations.
-        self._run.config.update(self._config, allow_val_change=True)  # type: ignore[no-untyped-call]
+        self._log_settings()
         # Training and evaluation log at the same step, so wandb's own step, which must increase, does not fit.
         self._run.define_metric("*", step_metric="steps")
         _folders[self._run.id] = log_dir
@@ -89,6 +100,9 @@ class WandbWriter:
     def write(self, steps: int, metrics: Mapping[str, float]) -> None:
         """Log the metrics against environment steps."""
         self._steps = steps
+        for metric in filter(_RETURN.fullmatch, metrics.keys() - self._returns):
+            self._returns.add(metric)
+            self._run.define_metric(metric, step_metric="steps", summary="max,last")
         self._run.log({**metrics, "steps": steps})
 
     def write_histograms(self, steps: int, values: Mapping[str, NDArray[Any]]) -> None:
@@ -122,6 +136,14 @@ class WandbWriter:
             table = wandb.Table(columns=list(COLUMNS), data=rows)
             self._run.log({"evaluations" if name is None else f"evaluations/{name}": table, "steps": self._steps})
 
+    def _log_settings(self) -> None:
+        given = settings_by_option(self._config)
+        if self._run.sweep_id:
+            # wandb refuses to change what the sweep has set, with a warning for each.
+            given = {name: value for name, value in given.items() if name not in self._run.config}
+        # The method of wandb has no annotations.
+        self._run.config.update(given, allow_val_change=True)  # type: ignore[no-untyped-call]
+
     def _started(self, mode: Mode) -> "wandb.Run":
         """Start a run that this writer finishes."""
         import wandb
@@ -149,8 +171,8 @@ class WandbWriter:
             # What is not sent by then is in the run folder, for `wandb sync`.
             finish_timeout=_SECONDS_TO_FINISH,
         )
-        own = {"dir": str(self._log_dir), "name": self._name, "mode": mode, "settings": settings}
-        arguments: dict[str, Any] = self._options | own
+        own = {"dir": str(self._log_dir), "mode": mode, "settings": settings}
+        arguments: dict[str, Any] = self._labels(of_process) | own
         if of_process.sweep_id and of_process.run_id:
             # The agent has chosen the id, and waits for that run.
             run_id = of_process.run_id
@@ -168,6 +190,20 @@ class WandbWriter:
         run = wandb.init(**arguments)
         _open_runs[run.id] = run
         return run
+
+    def _labels(self, of_process: "wandb.Settings") -> dict[str, Any]:
+        """Return the project, the group, the name and the tags: those given, else wandb's settings, else ours."""
+        labels = dict(self._options)
+        if not of_process.project:
+            labels.setdefault("project", _PROJECT)
+        if not of_process.run_group:
+            labels.setdefault("group", group_of_run(self._config))
+        if self._name is not None:
+            labels["name"] = self._name
+        elif not (of_process.run_name or of_process.sweep_id):
+            labels["name"] = name_of_run(self._config, self._log_dir)
+        tags = [*labels.get("tags", of_process.run_tags or ()), *tags_of_run(self._config)]
+        return labels | {"tags": list(dict.fromkeys(tags))}
 
     def _kept_id(self) -> str:
         if not self._id_file.exists():

@@ -11,10 +11,9 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from numpy.typing import NDArray
 
+from pytorchrl.logging.tensorboard_writer import TensorBoardWriter
 from pytorchrl.logging.wandb_writer import WandbWriter
-from pytorchrl.run_files import RunFiles
 from storages.component.setting import Setting
-from storages.persistent.log.files import refuse_link
 
 
 @runtime_checkable
@@ -76,7 +75,7 @@ class TensorBoard(LoggerSetting):
 
     def make_writer(self, log_dir: Path, config: Mapping[str, object], resumed_at: int | None) -> MetricsWriter:
         """Make the writer; a resumed run hides the records of later steps."""
-        return TensorBoardWriter(log_dir, resumed_at)
+        return TensorBoardWriter(log_dir, resumed_at, config)
 
 
 @dataclass(frozen=True)
@@ -86,11 +85,11 @@ class Wandb(LoggerSetting):
     Where ``wandb.init`` was called already, or a sweep agent made the run, that run keeps its own.
 
     Args:
-        project: of wandb; None leaves it to wandb's settings.
+        project: of wandb; None takes that of wandb's settings, or "pytorchrl".
         entity: the user or team; None leaves it to wandb's settings.
-        group: of runs that wandb shows together.
-        run_name: the name that wandb shows; None takes the folder's name.
-        tags: of the run.
+        group: of runs that wandb shows together; None takes runs that differ only in their seed.
+        run_name: the name that wandb shows; None takes one such as ``PPO-CartPole-v1-seed-1``.
+        tags: of the run, beside the names of its algorithm, environment and storage.
     """
 
     project: str | None = None
@@ -106,40 +105,6 @@ class Wandb(LoggerSetting):
         given = {"project": self.project, "entity": self.entity, "group": self.group, "tags": self.tags}
         options = {name: value for name, value in given.items() if value}
         return WandbWriter(log_dir, config, self.run_name, options)
-
-
-class TensorBoardWriter:
-    """Writes TensorBoard's event files into ``tensorboard`` of the run folder.
-
-    Args:
-        log_dir: the run folder.
-        resumed_at: environment transitions at which a resumed run continues; TensorBoard hides earlier records of
-            later steps. None where the run is new.
-    """
-
-    def __init__(self, log_dir: Path, resumed_at: int | None = None) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # slow to import, and seldom needed
-
-        folder = RunFiles(log_dir).tensorboard_folder
-        refuse_link(folder)
-        purge_step = None if resumed_at is None else resumed_at + 1
-        self._writer = SummaryWriter(str(folder), purge_step=purge_step)
-
-    def write(self, steps: int, metrics: Mapping[str, float]) -> None:
-        """Add a scalar for each metric."""
-        for name, value in metrics.items():
-            self._writer.add_scalar(name, value, steps)
-        self._writer.flush()
-
-    def write_histograms(self, steps: int, values: Mapping[str, NDArray[Any]]) -> None:
-        """Add a histogram for each array."""
-        for name, array in values.items():
-            self._writer.add_histogram(name, array, steps)
-        self._writer.flush()
-
-    def close(self) -> None:
-        """Close the event file."""
-        self._writer.close()
 
 
 def checked_loggers(loggers: Sequence[Logger]) -> list[LoggerSetting | MetricsWriter]:
@@ -206,15 +171,16 @@ def make_writers(
     return writers
 
 
-_LOGGERS: Mapping[str, LoggerSetting] = {"wandb": Wandb(), "tensorboard": TensorBoard()}
+LOGGERS: Mapping[str, LoggerSetting] = {"wandb": Wandb(), "tensorboard": TensorBoard()}
+"""Loggers that ``log_to`` takes by name."""
 
 
 def _named(name: str) -> LoggerSetting:
-    if name not in _LOGGERS:
-        near = difflib.get_close_matches(name, _LOGGERS, n=1)
+    if name not in LOGGERS:
+        near = difflib.get_close_matches(name, LOGGERS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"log_to: unknown destination {name!r}{hint} (choose from {', '.join(_LOGGERS)})")
-    return _LOGGERS[name]
+        raise ValueError(f"log_to: unknown destination {name!r}{hint} (choose from {', '.join(LOGGERS)})")
+    return LOGGERS[name]
 
 
 def _is_installed(package: str) -> bool:

@@ -1,11 +1,12 @@
 """Groups of runs that differ only in their seed, and the settings that distinguish groups."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pytorchrl.experiments.runs.composition import COMPOSITION
 from pytorchrl.logging.groups import Group, grouped
+from pytorchrl.logging.run_labels import dotted_settings
 from pytorchrl.logging.tables.storage_report import as_written
 from pytorchrl.report.runs import RunRead
 
@@ -68,22 +69,9 @@ def differences_between(groups: Sequence[RunGroup]) -> list[Difference]:
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, str]:
     """Return all settings of a composition by dotted names, with values formatted as in Python."""
-    return dict(_settings({name: value for name, value in config.items() if name not in _FOLLOWS}))
+    shown = {name: value for name, value in config.items() if name not in _FOLLOWS}
+    return {name: as_written(value) for name, value in dotted_settings(shown)}
 
 
 def _part(name: str) -> str:
     return name.partition(".")[0]
-
-
-def _settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in config.items():
-        if not isinstance(value, Mapping) or "callable" in value:
-            yield f"{prefix}{name}", as_written(value)
-        elif "hyper_parameters" in value:
-            yield f"{prefix}{name}", as_written(value.get("name"))
-            if "dataset" in value:
-                yield f"{prefix}{name}.dataset", as_written(value["dataset"])
-            for hyper_parameter, setting in value["hyper_parameters"].items():
-                yield f"{prefix}{name}.{hyper_parameter}", as_written(setting)
-        else:
-            yield from _settings(value, f"{prefix}{name}.")

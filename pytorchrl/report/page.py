@@ -18,7 +18,7 @@ from pytorchrl.report.groups import differences_between, groups_of, settings_of
 from pytorchrl.report.provenance import Failure, failures_of, provenance_of
 from pytorchrl.report.results import evaluations_in, rows_of, statistics_of
 from pytorchrl.report.runs import RunRead, read_runs
-from pytorchrl.report.storage import read_storage, surprising_of
+from pytorchrl.report.storage import NO_CHECKPOINT, read_storage, surprising_of
 from pytorchrl.report.videos import videos_of
 from pytorchrl.terminal import printable
 from pytorchrl.version import VERSION, install_command
@@ -27,7 +27,21 @@ from storages.persistent.log.files import replacing
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_SCRIPTS = ("theme.js", "tabs.js", "panels.js", "curves.js", "histograms.js")
+_SCRIPTS = ("theme.js", "tabs.js", "panels.js", "tables.js")
+_SCRIPTS_OF_PARTS = {"curves": "curves.js", "storages": "histograms.js"}
+_HEADINGS = {
+    "curves": "Result",
+    "overview": "Runs",
+    "statistics": "Statistics",
+    "compositions": "Settings",
+    "evaluations": "Evaluations",
+    "storages": "Storages",
+    "surprising": "Most surprising",
+    "videos": "Videos",
+    "provenance": "Provenance",
+    "errors": "Errors",
+}
+"""The parts of the page and their headings, in order; a part without content is left out."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +103,24 @@ def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
     origins, diffs = provenance_of(runs)
     environments = list(dict.fromkeys(group.environment for group in groups))
     by_environment = [[group for group in groups if group.environment == one] for one in environments]
+    statistics = [statistics_of(one) for one in by_environment]
+    evaluations = [evaluations_in(run) for run in runs]
+    surprising = {run.name: found for run in runs if (found := surprising_of(run, limits.checkpoint))}
+    videos = videos_of(runs, limits.videos)
+    failures = [*failures_of(runs), *unreadable]
+    contents = {
+        "statistics": any(one.tables or one.notes for one in statistics),
+        "evaluations": any(evaluations),
+        "storages": any(storage != NO_CHECKPOINT for storage in storages),
+        "surprising": surprising,
+        "videos": videos,
+        "errors": failures,
+    }
+    parts = {part: heading for part, heading in _HEADINGS.items() if contents.get(part, runs)}
     environment = _environment()
     plotly = get_plotlyjs()
-    script = "\n".join(_part(environment, name) for name in _SCRIPTS)
+    scripts = [*_SCRIPTS, *(name for part, name in _SCRIPTS_OF_PARTS.items() if part in parts)]
+    script = "\n".join(_part(environment, name) for name in scripts)
     data = {"curves": curves_of(groups), "histograms": [getattr(storage, "histograms", []) for storage in storages]}
     return environment.get_template("page.html").render(
         title=title or title_of([group.group for group in groups]) or "Runs",
@@ -109,17 +138,18 @@ def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
         groups=groups,
         environments=environments,
         differences=[([group.label for group in one], differences_between(one)) for one in by_environment],
-        statistics=[statistics_of(one) for one in by_environment],
+        statistics=statistics,
         runs=runs,
         settings=[settings_of(run.config) for run in runs],
-        evaluations=[evaluations_in(run) for run in runs],
+        evaluations=evaluations,
         storages=storages,
-        surprising={run.name: found for run in runs if (found := surprising_of(run, limits.checkpoint))},
-        videos=videos_of(runs, limits.videos),
+        surprising=surprising,
+        videos=videos,
         video_limit=limits.videos,
         origins=origins,
         diffs=diffs,
-        failures=[*failures_of(runs), *unreadable],
+        failures=failures,
+        parts=parts,
         most_points=MOST_POINTS,
     )
 

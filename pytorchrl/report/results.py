@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytorchrl.comparison.answer import answer_of
 from pytorchrl.comparison.comparison import compare_groups
 from pytorchrl.comparison.scores import scores_of
 from pytorchrl.comparison.tables import Table, tables_of
@@ -101,6 +102,8 @@ class Statistics:
     """Scores with bootstrap intervals, and probabilities of improvement; empty where no return was measured."""
     notes: Sequence[str]
     """Notes on the numbers, such as too few seeds."""
+    answer: str
+    """Which composition is best, and how sure that is."""
 
 
 def statistics_of(groups: Sequence[RunGroup]) -> Statistics:
@@ -111,13 +114,13 @@ def statistics_of(groups: Sequence[RunGroup]) -> Statistics:
         if (runs := tuple(run.measured for run in group.runs if _has_return(run.measured)))
     ]
     if not measured:
-        return Statistics([], [])
+        return Statistics([], [], "No return was measured yet.")
     try:
         comparison = compare_groups(measured)
     except ValueError as error:
         # Some runs have only evaluations, others have none.
-        return Statistics([], [str(error)])
-    return Statistics(tables_of(comparison), comparison.notes)
+        return Statistics([], [str(error)], str(error))
+    return Statistics(tables_of(comparison), comparison.notes, answer_of(comparison))
 
 
 def _has_return(run: Run) -> bool:

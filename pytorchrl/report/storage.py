@@ -14,6 +14,7 @@ from pytorchrl.report.charts import histogram
 from pytorchrl.report.runs import UNREADABLE, RunRead
 from storages.core.ring.summary import ENDINGS, Field
 
+NO_CHECKPOINT = "The run has no checkpoint yet."
 _MEGABYTE = 1_000_000
 
 
@@ -35,7 +36,7 @@ def read_storage(run: RunRead, largest_checkpoint: float) -> StorageRead | str:
     """
     try:
         if not run.checkpoint.is_file():
-            return "The run has no checkpoint yet."
+            return NO_CHECKPOINT
         if is_too_large(run, largest_checkpoint):
             return (
                 f"The checkpoint has {format_bytes(run.checkpoint.stat().st_size)}, more than the limit of "

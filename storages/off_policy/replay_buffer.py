@@ -30,7 +30,7 @@ from storages.off_policy.batch_maker import BatchMaker, Draw
 from storages.off_policy.capacity import MemoryBound, RingGrowth
 from storages.persistent.replay.ring_log import RingLog, check_directory
 from storages.protocols import Discounting, Environments, StorageLog
-from storages.sequence_settings import Episodes, Sequences
+from storages.sequence_settings import Episodes, MultiStepRows, Sequences
 from storages.storage import Storage
 from storages.transforms import SEEDS, check_transforms
 from storages.transition import (
@@ -83,7 +83,7 @@ class ReplayBuffer(Storage):
     """
 
     max_bytes: WholeCount | None = None
-    sequences: Sequences | Episodes | None = None
+    sequences: MultiStepRows | None = None
     draws: Literal["with replacement", "without replacement", "passes"] = "with replacement"
     transforms: Mapping[str, Any] | None = None
     prefetch: CountOrZero = 0

@@ -53,7 +53,7 @@ class RolloutEvaluation:
         self,
         values: NDArray[np.floating],
         ends: NDArray[np.bool_],
-        worthless: NDArray[np.bool_],
+        without_value: NDArray[np.bool_],
         ask: Callable[[Any, Any, torch.Tensor], torch.Tensor],
     ) -> NDArray[np.float32]:
         """Return the values (T, E) of the next observations.
@@ -61,7 +61,7 @@ class RolloutEvaluation:
         Args:
             values: (T, E), of the observations.
             ends: (T, E), where the next row does not continue a transition's episode.
-            worthless: (T, E), where the next value is 0 at an end, as after a termination.
+            without_value: (T, E), where the next value is 0 at an end, as after a termination.
             ask: the actor's method for the values of observations.
 
         Raises:
@@ -72,8 +72,8 @@ class RolloutEvaluation:
         next_values[:-1] = values[1:]
         unknown = ends.copy()
         unknown[-1] = True
-        next_values[unknown & worthless] = 0
-        unknown &= ~worthless
+        next_values[unknown & without_value] = 0
+        unknown &= ~without_value
         transitions = ring.oldest * ring.envs + np.flatnonzero(unknown)
         if len(transitions):
             followed = to_batch(ring.gather(transitions, {OBS2, RHS2}), self._device)

@@ -248,8 +248,8 @@ class VanillaOnPolicyBuffer(Storage):
             ends &= ~ring.ended()
         ask = cast("IntrinsicValueFunction", self.actor).intrinsic_value
         values = self._values(IVAL)
-        worthless = ring.rollout(DONE2)[..., 0] & curiosity.intrinsic_returns_end
-        next_values = self.evaluation.next_values(values, ends, worthless, ask)
+        without_value = ring.rollout(DONE2)[..., 0] & curiosity.intrinsic_returns_end
+        next_values = self.evaluation.next_values(values, ends, without_value, ask)
         rewards = ring.rollout(IREW)[..., 0]
         stream = RewardStream(rewards, values, next_values, ends, curiosity.intrinsic_gamma, IRET, IADV)
         skipped = ring.skipped()

@@ -71,8 +71,9 @@ PACKAGES = {
 
 
 def test_every_example_is_tested() -> None:
-    # The loop of one's own has no factory arguments, and tests of its own.
-    assert sorted(path.stem for path in (ROOT / "examples").glob("*.py")) == sorted([*EXAMPLES, "own_loop"])
+    # The loop of one's own and the web service have no factory arguments, and tests of their own.
+    others = ["own_loop", "serve_policy"]
+    assert sorted(path.stem for path in (ROOT / "examples").glob("*.py")) == sorted([*EXAMPLES, *others])
 
 
 SLOW = ("bc", "dqn_atari", "dqn_memory", "iqn", "naf", "qrdqn", "rainbow", "sac", "td3")

@@ -9,6 +9,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
+from tests.support.pages import commands_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "inspecting.md"
 
@@ -22,7 +23,7 @@ def test_the_most_surprising_transition_of_a_run_is_recorded_as_a_video(
     monkeypatch.chdir(tmp_path)
     block = re.search(r"^```bash\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     assert block is not None
-    train, _, listed, filmed = (shlex.split(line)[3:] for line in block[1].splitlines())
+    train, _, listed, filmed = (shlex.split(line)[3:] for line in commands_of(block[1]))
     for number, arguments in enumerate((train, listed, filmed)):
         if number == 1:
             before = {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()}

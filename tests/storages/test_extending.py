@@ -1,15 +1,17 @@
 """User-defined subclasses extend storages without repeating their hyper-parameters."""
 
 import pickle
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from storages import GAEBuffer, PERBuffer, ReplayBuffer, Sequences
+from storages import GAEBuffer, MultiStepRows, PERBuffer, ReplayBuffer, Sequences
 from storages.component.factory import Component, hyper_parameters_of
 from storages.component.hyper_parameters import Count, UnitInterval
+from storages.core.windows.segments import SequenceWindow
 from storages.transition import REW
 from tests.support.model import Stream
 
@@ -168,3 +170,35 @@ def test_an_insertion_of_ones_own_receives_every_step_of_slices_and_of_some_envi
     skipping = {**data, "Skipped": np.random.default_rng(0).random(data[REW].shape) < 0.3}
     clipped.insert_data_slice(skipping)
     assert (clipped.get_all_buffer_data()[REW] == 1).all()
+
+
+@dataclass(frozen=True)
+class Pairs(MultiStepRows):
+    """Rows of a step and the one after it."""
+
+    eta: UnitInterval = 0.9
+    least_size = longest_row = 2
+
+
+class PairsBuffer(PERBuffer):
+    def make_window(self) -> Any:
+        if isinstance(self.sequences, Pairs):
+            return SequenceWindow(Sequences(2), self.make_steps())
+        return super().make_window()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_setting_of_ones_own_beside_sequences_decides_the_rows_of_batches(alpha: float) -> None:
+    factory = PairsBuffer.create_factory(size=50, alpha=alpha, sequences=Pairs())
+    storage = factory("cpu", None, ALGORITHM, SimpleNamespace(num_envs=2))
+    stream = Stream(2, "vector", recurrent=False, generator=np.random.default_rng(0))
+    for _ in range(30):
+        storage.insert_transition(stream.step())
+    for batch in storage.generate_batches(3, 8):
+        assert batch[REW].shape == (2, 8, 1)
+        storage.after_gradients(batch, {"Errors": batch[REW].abs()})
+    assert factory.config["hyper_parameters"]["sequences"] == {"name": "Pairs", "hyper_parameters": {"eta": 0.9}}
+    with pytest.raises(ValueError, match=r"size must be at least 2 to draw Pairs\(eta=0.9\), got 1"):
+        PairsBuffer.create_factory(size=1, sequences=Pairs())
+    with pytest.raises(TypeError, match=r"there is no window for Pairs.*override make_window"):
+        PERBuffer.create_factory(size=50, sequences=Pairs())("cpu", None, ALGORITHM, SimpleNamespace(num_envs=2))

@@ -6,8 +6,9 @@ from typing import Any
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.commands.composition.description import fit_preset, merge_descriptions, preset_of
+from pytorchrl.commands.composition.description import merge_descriptions
 from pytorchrl.commands.composition.parts import make_parts, part_named
+from pytorchrl.commands.composition.presets import fit_preset, preset_of
 from pytorchrl.scheme import Scheme
 from storages import Storage
 from storages.component.factory import Factory
@@ -26,8 +27,8 @@ def compose(
     """Make a scheme of an algorithm and an environment; parts that are not given are chosen to fit.
 
     Parts are given by name, as on the command line, or as factories. An algorithm given by name takes the
-    hyper-parameters of the preset for the environment, if there is one (`pytorchrl/commands/presets.yaml`), as in
-    `train`; one given as a factory keeps its own, and no preset is used. The scheme's `config` shows what was chosen.
+    hyper-parameters of the preset for the environment, if there is one (see docs/presets.md), as in `train`; one given
+    as a factory keeps its own, and no preset is used. The scheme's `config` shows what was chosen.
 
     Args:
         algorithm: "DQN", or a factory.

@@ -23,9 +23,7 @@ from pytorchrl.commands.composition.data_source import (
 from pytorchrl.commands.composition.description import (
     check_description,
     check_settings,
-    fit_preset,
     merge_descriptions,
-    preset_of,
     read_yaml,
 )
 from pytorchrl.commands.composition.options import PartsParser, add_options, dashed, given_options, parse
@@ -38,10 +36,12 @@ from pytorchrl.commands.composition.parts import (
     storage_class,
     value_of,
 )
+from pytorchrl.commands.composition.presets import fit_preset, preset_of
 from pytorchrl.experiments.callbacks import AfterSteps, Callback
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import function_named, import_modules
+from pytorchrl.logging.writers import LOGGERS
 from pytorchrl.scheme import Scheme
 from storages.component.factory import Factory
 from storages.persistent.commits import has_commits
@@ -213,12 +213,14 @@ def _parser(add_help: bool) -> PartsParser:
         "--steps", type=int, metavar="INT", help="environment steps to train for; updates where no steps are collected"
     )
     parser.add_argument("--num-envs", type=int, metavar="INT", help="copies of the environment")
-    parser.add_argument("--seeds", type=int, nargs="+", metavar="INT", help="seeds, a run for each (default: 1)")
+    parser.add_argument(
+        "--seeds", "--seed", type=int, nargs="+", metavar="INT", help="seeds, a run for each (default: 1)"
+    )
     parser.add_argument("--device", metavar="DEVICE", help="cpu, cuda or auto (default: cpu)")
     parser.add_argument(
         "--log-dir", type=Path, metavar="FOLDER", help="folder of the runs (default: runs/ALGORITHM-ENV)"
     )
-    parser.add_argument("--log-to", nargs="*", metavar="DESTINATION", help="wandb, tensorboard")
+    parser.add_argument("--log-to", nargs="*", metavar="DESTINATION", help=", ".join(LOGGERS))
     parser.add_argument("--checkpoint-every", type=int, metavar="INT", help="steps between checkpoints")
     parser.add_argument(
         "--callbacks", nargs="+", metavar="CALLBACK", help="such as 'RecordVideos()' 'StopAtReturn(475)'; see the docs"

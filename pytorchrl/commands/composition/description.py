@@ -1,8 +1,7 @@
-"""Descriptions of runs by names and values: presets, configuration files, and checks of what they say."""
+"""Descriptions of runs by names and values: configuration files, and checks of what they say."""
 
 import os
 from collections.abc import Callable, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,13 @@ import yaml
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.commands.composition.parts import part_named
 from pytorchrl.scheme.compatibility import CompositionError
 from storages import Storage
-from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Component
 
 KINDS: Mapping[str, type[Component]] = {"algorithm": Algorithm, "actor": Actor, "storage": Storage, "env": VecEnv}
 """Base classes of the parts of a run, by their names in options and files."""
 _SETTINGS = ("steps", "preprocessing")
-_ANY_ENVIRONMENT = "*"
 _Check = tuple[Callable[[Any], bool], str]
 
 
@@ -53,27 +49,6 @@ _LISTS: Mapping[str, _Check] = {
     "callbacks": (_is_text, "callbacks, such as StopAtReturn(475)"),
 }
 """Settings that are lists, with a check of each item; a single value becomes a list of it."""
-
-
-def preset_of(algorithm: str, env: str) -> tuple[dict[str, Any], str | None]:
-    """Return the preset of an algorithm for an environment, and its name; empty and None where there is none."""
-    presets = read_yaml(Path(str(resources.files("pytorchrl.commands") / "presets.yaml")))
-    of_algorithm = presets.get(algorithm, {})
-    for name in (env, _ANY_ENVIRONMENT):
-        if name in of_algorithm:
-            return of_algorithm[name], f"{algorithm}, {'any environment' if name == _ANY_ENVIRONMENT else name}"
-    return {}, None
-
-
-def fit_preset(preset: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a preset without hyper-parameters that classes which were chosen instead of its defaults do not have."""
-    kept = dict(preset)
-    for kind, cls in KINDS.items():
-        name = chosen.get(kind, {}).get("name")
-        if kind in preset and "name" not in preset[kind] and name is not None and kind != "env":
-            known = hyper_parameters_of(part_named(cls, name))
-            kept[kind] = {key: value for key, value in preset[kind].items() if key in known}
-    return kept
 
 
 def merge_descriptions(*descriptions: Mapping[str, Any]) -> dict[str, Any]:

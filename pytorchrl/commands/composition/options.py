@@ -133,7 +133,6 @@ _OPTIONS: Mapping[str, str] = {
 }
 """Options of settings that are not hyper-parameters of the algorithm, the actor or the storage."""
 _ELSEWHERE: Mapping[str, str] = {
-    "seed": "--seeds",
     "lr": "--algorithm.lr",
     "n_envs": "--num-envs",
     "env_id": "--env",

@@ -13,8 +13,9 @@ import numpy as np
 
 from pytorchrl.commands.shared import STOPPED
 from pytorchrl.commands.sweeps.trials import Claims, Trial, alone_in, train
-from pytorchrl.comparison.tables import Table, csv_of, print_table
+from pytorchrl.comparison.tables import Table, print_table
 from pytorchrl.experiments.runs.run_lock import RunInUseError
+from pytorchrl.logging.tables.evaluation_table import csv_of
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import tell
 from pytorchrl.version import install_command

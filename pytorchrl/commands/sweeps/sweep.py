@@ -17,13 +17,14 @@ from pytorchrl.commands.sweeps.trials import Trial, folder_name, train
 from pytorchrl.comparison import compare_groups
 from pytorchrl.comparison.notes import not_finite
 from pytorchrl.comparison.scores import common_metric, scores_of
-from pytorchrl.comparison.tables import Table, csv_of, figures_of, print_table, tables_of
+from pytorchrl.comparison.tables import Table, figures_of, print_table, tables_of
 from pytorchrl.experiments.runs.run_lock import RunInUseError
 from pytorchrl.logging.curves import Run
 from pytorchrl.logging.groups import named_groups
 from pytorchrl.logging.pictures.panels import Choice, draw_groups
 from pytorchrl.logging.pictures.plots import save_figure
 from pytorchrl.logging.run_search import read_runs
+from pytorchrl.logging.tables.evaluation_table import csv_of
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import tell
 from storages.persistent.log.files import write_atomically

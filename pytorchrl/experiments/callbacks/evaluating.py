@@ -136,7 +136,7 @@ class NormalizedScore(Callback):
 
 @dataclass(eq=False)
 class RecordVideos(Callback):
-    """Records videos of deterministic episodes after evaluations, in ``videos`` of the run folder and for wandb.
+    """Records videos of deterministic episodes after evaluations, in ``videos`` of the run folder and for loggers.
 
     For each video, a single copy of the test environment is made, with ``render_mode="rgb_array"``.
 

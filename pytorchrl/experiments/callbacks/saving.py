@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
-from pytorchrl.experiments.policies.policy_export import export_policy
+from pytorchrl.experiments.policies.policy_export import SUFFIXES, export_policy
 from pytorchrl.run_files import RunFiles
 from storages.component.hyper_parameters import Count
 from storages.persistent.log.files import refuse_link
@@ -53,16 +53,16 @@ class ExportPolicy(Callback):
     is refused before it is trained.
 
     Args:
-        file: name of the file in the run folder, which ends in ".onnx" or ".pt2".
+        file: name of the file in the run folder, which ends in ".onnx", ".pt2" or ".ts".
     """
 
     file: str = "policy.onnx"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if Path(self.file).name != self.file or Path(self.file).suffix not in (".onnx", ".pt2"):
+        if Path(self.file).name != self.file or Path(self.file).suffix not in SUFFIXES:
             raise ValueError(
-                f"ExportPolicy: file must be a name that ends in .onnx or .pt2, without folders, got {self.file!r}"
+                f"ExportPolicy: file must be a name that ends in .onnx, .pt2 or .ts, without folders, got {self.file!r}"
             )
 
     def on_run_begin(self, learner: TrainingRun) -> None:

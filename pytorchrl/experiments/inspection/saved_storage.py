@@ -25,7 +25,6 @@ from storages.core.sampling.episode_starts import EpisodeStarts
 from storages.core.sampling.prioritized import Priorities
 from storages.core.sampling.priority_trees import PrioritySettings
 from storages.persistent import PersistenceError, read_state
-from storages.sequence_settings import Episodes, Sequences
 
 WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 """Exceptions raised by loading a state with unexpected contents."""
@@ -89,12 +88,11 @@ class SavedStorage:
 
     @property
     def sequences(self) -> Any:
-        """:class:`Sequences` or :class:`Episodes` of which batches consist; None for single transitions."""
+        """The :class:`MultiStepRows` of which batches consist; None for single transitions."""
         config = self.hyper_parameters.get("sequences")
         if config is None:
             return None
-        kind = Episodes if config["name"] == Episodes.__name__ else Sequences
-        return kind(**config["hyper_parameters"])
+        return class_named(config["name"])(**config["hyper_parameters"])
 
     @cached_property
     def priorities(self) -> Priorities | None:

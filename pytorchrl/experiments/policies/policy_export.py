@@ -1,8 +1,9 @@
-"""Export of the policy network to ONNX or ``torch.export`` files."""
+"""Export of the policy network to ONNX, ``torch.export`` or TorchScript files."""
 
 import io
 import json
 import math
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,11 @@ from pytorchrl.experiments.policies.onnx_file import BATCH, write_onnx
 from pytorchrl.version import VERSION
 from storages.persistent.log.files import write_atomically
 
+SUFFIXES = (".onnx", ".pt2", ".ts")
+"""Of the files that a policy is exported to: ONNX, ``torch.export`` and TorchScript."""
 METADATA = "metadata.json"
-"""Name of the metadata within a ``.pt2`` file."""
+"""Name of the metadata within a ``.pt2`` or ``.ts`` file."""
+_ENDINGS = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
 _LATER = "A later version may: torch 2.13 exports every policy"
 """It is the oldest version with which the tests export every policy."""
 _ROWS_OF_TRIAL = 32
@@ -38,7 +42,7 @@ _TOLERANCE = 1e-2
 def export_policy(algorithm: Algorithm, path: Path) -> Path:
     """Write the policy network; see :meth:`TrainedPolicy.export`."""
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; name a file in it that ends in .onnx or .pt2")
+        raise IsADirectoryError(f"{path} is a folder; name a file in it that ends in {_ENDINGS}")
     check_exportable(algorithm, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     network = ActingNetwork(algorithm)
@@ -46,8 +50,13 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
     network.eval()
     try:
         program = _traced(network, path)
-        _refuse_other_actions(algorithm, program)
-        _write(program, algorithm, path)
+        if path.suffix == ".ts":
+            script = _as_torchscript(network)
+            _refuse_other_actions(algorithm, program, script)
+            _write_torchscript(script, algorithm, path)
+        else:
+            _refuse_other_actions(algorithm, program, program.module())
+            _write(program, algorithm, path)
     finally:
         # The run may go on.
         for module in in_training:
@@ -62,8 +71,8 @@ def check_exportable(algorithm: Algorithm, path: Path) -> None:
         ValueError: actions depend on more than observations and recurrent states, or the file has another suffix.
         ImportError: packages that write the file are not installed.
     """
-    if path.suffix not in (".onnx", ".pt2"):
-        raise ValueError(f"a policy is exported to a file that ends in .onnx or .pt2, got {path}")
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"a policy is exported to a file that ends in {_ENDINGS}, got {path}")
     if path.suffix == ".onnx":
         for package in ("onnx", "onnxscript"):
             if find_spec(package) is None:
@@ -132,8 +141,24 @@ def _way_out(algorithm: Algorithm) -> str:
     return _LATER
 
 
-def _refuse_other_actions(algorithm: Algorithm, program: Any) -> None:
-    """Refuse a traced network that does not act as the policy does, in observations of the space.
+def _as_torchscript(network: ActingNetwork) -> Any:
+    """Return the network as a TorchScript module without the networks that do not act.
+
+    `torch.export` has traced it before, which refuses what a trace of TorchScript takes for a constant.
+    """
+    inputs = example_inputs(network.algorithm, ROWS)
+    # Torch keeps TorchScript, but recommends `torch.export` whenever it is used.
+    with warnings.catch_warnings(action="ignore"), torch.no_grad():
+        return torch.jit.freeze(torch.jit.trace(network, inputs, check_trace=False))  # type: ignore[no-untyped-call]
+
+
+def _refuse_other_actions(algorithm: Algorithm, program: Any, exported: Any) -> None:
+    """Refuse a network that does not act as the policy does, in observations of the space.
+
+    Args:
+        algorithm: has the policy.
+        program: the network as `torch.export` traces it, which tells whether it draws random numbers.
+        exported: computes what is written to the file.
 
     Raises:
         ValueError: it chooses other actions.
@@ -142,7 +167,7 @@ def _refuse_other_actions(algorithm: Algorithm, program: Any) -> None:
         return
     inputs = example_inputs(algorithm, _ROWS_OF_TRIAL)
     with torch.no_grad():
-        found = program.module()(*inputs)
+        found = exported(*inputs)
     actions = (found if isinstance(found, torch.Tensor) else found[0]).cpu().numpy().reshape(_ROWS_OF_TRIAL, -1)
     expected = chosen_actions(algorithm, inputs)
     if np.issubdtype(actions.dtype, np.floating):
@@ -170,6 +195,13 @@ def _write(program: Any, algorithm: Algorithm, path: Path) -> None:
         write_onnx(program, path, input_names(algorithm), output_names(algorithm), metadata)
     except RuntimeError as error:
         raise _unsupported(algorithm, path, error, _LATER) from error
+
+
+def _write_torchscript(script: Any, algorithm: Algorithm, path: Path) -> None:
+    content, extra = io.BytesIO(), {METADATA: json.dumps(metadata_of(algorithm))}
+    with warnings.catch_warnings(action="ignore"):
+        torch.jit.save(script, content, _extra_files=extra)
+    write_atomically(path, content.getvalue())
 
 
 def _unsupported(algorithm: Algorithm, path: Path, error: Exception, way_out: str) -> RuntimeError:

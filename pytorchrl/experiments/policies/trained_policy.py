@@ -19,6 +19,7 @@ from pytorchrl.agent.envs.wrappers.flat_observation import flattened
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.agent.global_generators import seeded
 from pytorchrl.experiments.policies.policy_export import export_policy
+from pytorchrl.experiments.policies.published_policies import find_policy
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import (
@@ -114,9 +115,9 @@ class TrainedPolicy:
         ONNX files and recurrent networks need a later version of torch than 2.6. Missing folders are made.
 
         Args:
-            path: ends in ".onnx", or in ".pt2" for `torch.export.load`. The network takes a batch of observations,
-                (B, 1) of a Discrete space. A recurrent one also takes its states (B, hidden), initially zeros, and
-                returns them after the actions.
+            path: ends in ".onnx", in ".pt2" for `torch.export.load`, or in ".ts" for `torch.jit.load` and for C++ with
+                LibTorch. The network takes a batch of observations, (B, 1) of a Discrete space. A recurrent one also
+                takes its states (B, hidden), initially zeros, and returns them after the actions.
 
         Raises:
             RuntimeError: the installed version of torch cannot export the policy.
@@ -202,7 +203,9 @@ def load_policy(
     the run's storage has ``allow_nonfinite``.
 
     Args:
-        path: a run folder, whose newest checkpoint is loaded, or a file of weights such as ``best_weights.pt``.
+        path: a run folder, whose newest checkpoint is loaded; a file of weights such as ``best_weights.pt``;
+            "zoo:sac-pendulum", a policy that comes with the toolkit; or "hf://user/name", a repository of the Hugging
+            Face hub, which needs the extra ``hub``.
         algo_factory: as in training; None builds it from the file, which is possible for classes of algorithms, actors
             and settings, of a script too where it has defined them before, but not for users' networks.
         actor_factory: as ``algo_factory``.
@@ -211,9 +214,11 @@ def load_policy(
     Raises:
         CheckpointError: there are no weights, or they are damaged.
         CompositionError: the algorithm or the actor cannot be built from the file alone.
+        ImportError: a policy of the hub is named, and its package is not installed.
     """
+    path = find_policy(path)
     file, of_run = file_of(path), dict[str, Any]()
-    if Path(path).is_dir():
+    if path.is_dir():
         config = RunFolder(path).read_config()
         of_run = {name: value for name, value in config.items() if name in _OF_SCRIPTS}
     state = checkpoint.load(file, checkpoint.READING)

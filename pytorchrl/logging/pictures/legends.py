@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 _MOST_BELOW = 6
 _CHARACTERS_BELOW = 95
-"""Characters that fit in a row below the axes."""
+"""Characters that fit in a row below axes of ``_USUAL_WIDTH``."""
+_USUAL_WIDTH = 8.0
+"""Inches."""
 _CHARACTERS_BESIDE = 44
 """Characters of a line to the right of the axes."""
 _CHARACTERS_OF_A_LINE = 8
@@ -38,6 +40,8 @@ class Legend:
 
     entries: Sequence[Entry]
     caption: str = ""
+    width: float = _USUAL_WIDTH
+    """Of the figure without a legend beside it, in inches."""
 
     @property
     def is_below(self) -> bool:
@@ -49,7 +53,7 @@ class Legend:
         """Number of columns of entries."""
         if not self.is_below:
             return 1
-        return max(1, min(len(self.entries), _CHARACTERS_BELOW // (self._longest() + _CHARACTERS_OF_A_LINE)))
+        return max(1, min(len(self.entries), self._room // (self._longest() + _CHARACTERS_OF_A_LINE)))
 
     def size_with(self, width: float, height: float) -> tuple[float, float]:
         """Return the size in inches of a figure with axes of this size and the legend."""
@@ -75,7 +79,7 @@ class Legend:
             for entry in self.entries
         ]
         place: dict[str, Any] = {"loc": "outside lower center" if self.is_below else "outside right upper"}
-        caption = self.caption if self.is_below else textwrap.fill(self.caption, _CHARACTERS_BESIDE)
+        caption = textwrap.fill(self.caption, self._room if self.is_below else _CHARACTERS_BESIDE)
         labels = [entry.label for entry in self._wrapped()]
         # Matplotlib leaves out what has a label that begins with an underscore; the texts are set afterwards.
         legend = figure.legend(
@@ -88,8 +92,13 @@ class Legend:
         legend.get_title().set_color("#555555")
 
     def _wrapped(self) -> list[Entry]:
-        width = _CHARACTERS_BELOW - _CHARACTERS_OF_A_LINE if self.is_below else _CHARACTERS_BESIDE
+        width = max(1, self._room - _CHARACTERS_OF_A_LINE) if self.is_below else _CHARACTERS_BESIDE
         return [replace(entry, label=textwrap.fill(entry.label, width)) for entry in self.entries]
+
+    @property
+    def _room(self) -> int:
+        """Characters that fit in a row below the axes."""
+        return round(_CHARACTERS_BELOW * self.width / _USUAL_WIDTH)
 
     def _longest(self) -> int:
         return max((len(line) for entry in self._wrapped() for line in entry.label.splitlines()), default=0)

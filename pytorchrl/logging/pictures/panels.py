@@ -9,6 +9,7 @@ from pytorchrl.logging.bands import Band, band_of
 from pytorchrl.logging.bootstrap import StatisticName
 from pytorchrl.logging.curves import NOTHING, TRAINING, Curve, Run, XAxis
 from pytorchrl.logging.groups import Group, environments, title, unit
+from pytorchrl.logging.pictures.figure_options import USUAL_POINTS, FigureOptions
 from pytorchrl.logging.pictures.legends import Entry, Legend
 from pytorchrl.logging.pictures.styles import DISTINCT_COLORS, GroupStyle, LineStyle, in_figure, style_for
 
@@ -67,44 +68,70 @@ _OF_TRAINING_ALONE = Style("--")
 _OF_TRAINING_BESIDE = Style("--", width=1.2, alpha=0.65, has_band=False, order=2)
 
 
-def draw_groups(groups: Sequence[Group], choice: Choice) -> "Figure":
-    """Draw groups of runs.
+def draw_groups(groups: Sequence[Group], choice: Choice, options: FigureOptions | None = None) -> "Figure":
+    """Draw groups of runs, whose names and order are those of the figure; its axes are those of the environments.
 
     Raises:
         ValueError: the runs have not measured the quantity over that axis.
     """
+    options = options or FigureOptions()
+    with options.texts():
+        return _figure_of(groups, choice, options)
+
+
+def _figure_of(groups: Sequence[Group], choice: Choice, options: FigureOptions) -> "Figure":
     # Slow to import, and not needed before a run ends. No pyplot: its backend is the user's to choose.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(group.name for group in groups))}
     seconds, x_label = _time_unit(groups) if choice.x == "seconds" else (1.0, _x_label(groups, choice.x))
-    panels: dict[str, list[Measured]] = {env: [] for env in environments(groups)}
-    for group in groups:
-        panels[group.environment].append(_measured(group, style_for(numbers[group.name]), choice, seconds))
-    everything = [measured for panel in panels.values() for measured in panel]
-    has_evaluations = any(measured.evaluations for measured in everything)
-    if not has_evaluations and not any(measured.training for measured in everything):
-        raise ValueError(f"the runs did not log {choice.x} beside what is drawn; choose another x")
-    legend = Legend(_entries(list(panels.values()), choice), _caption(list(panels.values()), choice.statistic))
+    panels = curves_of_groups(groups, choice, seconds)
+    has_evaluations = any(measured.evaluations for panel in panels.values() for measured in panel)
     columns = min(_MOST_COLUMNS, math.ceil(math.sqrt(len(panels))))
     rows = math.ceil(len(panels) / columns)
-    size = (8.0, 4.5) if len(panels) == 1 else (4.4 * columns, 3.4 * rows)
-    figure = Figure(figsize=legend.size_with(*size), dpi=150, layout="constrained")
+    size = options.size or ((8.0, 4.5) if len(panels) == 1 else (4.4 * columns, 3.4 * rows))
+    entries, caption = _entries(list(panels.values()), choice), _caption(list(panels.values()), choice.statistic)
+    legend = Legend(entries, caption, width=size[0] / options.text_scale)
+    figure = Figure(figsize=options.size or legend.size_with(*size), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+    heading = title(groups) if options.title is None else options.title
     for number, (axes, (env, panel)) in enumerate(zip(grid, panels.items(), strict=False)):
         for measured in panel:
             _draw(axes, measured, panel, choice.statistic, only_training=not has_evaluations)
-        _style_axes(axes, title(groups) if len(panels) == 1 else env or "unknown environment", choice.x)
+        _style_axes(axes, heading if len(panels) == 1 else env or "unknown environment", choice.x)
+        axes.tick_params(labelsize=options.text_scale * USUAL_POINTS)
         if number + columns >= len(panels):
-            axes.set_xlabel(x_label)
+            axes.set_xlabel(in_figure(x_label if options.x_label is None else options.x_label))
         if number % columns == 0:
-            axes.set_ylabel(in_figure(choice.metric or "return per episode"))
+            y_label = choice.metric or "return per episode"
+            axes.set_ylabel(in_figure(y_label if options.y_label is None else options.y_label))
     for axes in grid[len(panels) :]:
         axes.remove()
+    if len(panels) > 1 and options.title:
+        figure.suptitle(in_figure(options.title), fontsize="medium")
     legend.add_to(figure)
     return figure
+
+
+def curves_of_groups(groups: Sequence[Group], choice: Choice, unit_of_x: float = 1.0) -> dict[str, list[Measured]]:
+    """Return the curves of groups, by environment.
+
+    Args:
+        groups: in the order of the figure.
+        choice: the quantity, and its axis.
+        unit_of_x: by which positions are divided.
+
+    Raises:
+        ValueError: the runs have not measured the quantity over that axis.
+    """
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(group.name for group in groups))}
+    panels: dict[str, list[Measured]] = {env: [] for env in environments(groups)}
+    for group in groups:
+        panels[group.environment].append(_measured(group, style_for(numbers[group.name]), choice, unit_of_x))
+    if not any(measured.evaluations or measured.training for panel in panels.values() for measured in panel):
+        raise ValueError(f"the runs did not log {choice.x} beside what is drawn; choose another x")
+    return panels
 
 
 def _measured(group: Group, look: GroupStyle, choice: Choice, unit_of_x: float) -> Measured:

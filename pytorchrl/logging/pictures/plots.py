@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING
 
 from pytorchrl.logging.bootstrap import STATISTICS, StatisticName
 from pytorchrl.logging.curves import Run, XAxis
-from pytorchrl.logging.groups import grouped
+from pytorchrl.logging.groups import Group, environments, grouped
+from pytorchrl.logging.pictures.curve_table import curves_as_csv
+from pytorchrl.logging.pictures.figure_options import FigureOptions
 from pytorchrl.logging.pictures.panels import Choice, draw_groups
 from pytorchrl.logging.run_search import read_runs
 from storages.persistent.log.files import replacing
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_FORMATS = (".png", ".svg")
+PICTURES = (".png", ".svg", ".pdf")
+_FORMATS = (*PICTURES, ".csv")
 _X_AXES = ("steps", "seconds", "episodes")
 
 
@@ -28,19 +32,21 @@ def plot_runs(
     x: XAxis = "steps",
     metric: str | None = None,
     statistic: StatisticName = "iqm",
+    options: FigureOptions | None = None,
 ) -> Path:
-    """Draw the learning curves of some runs into a PNG or SVG file.
+    """Draw the learning curves of some runs into a file: PNG, SVG or PDF, or the numbers as CSV.
 
     Evaluations, with greedy actions, are solid lines; the smoothed returns of training episodes, with exploration, are
     dashed. Runs that differ only in their seed are drawn as one line, their interquartile mean, up to the end of the
-    shortest run, with its 95% bootstrap interval.
+    shortest run, with its 95% bootstrap interval. :func:`curve_axes` returns the axes instead.
 
     Args:
         paths: run folders, and folders with runs below them.
-        output: the picture, a ``.png`` or an ``.svg``.
+        output: the file, which ends in ``.png``, ``.svg``, ``.pdf`` or ``.csv``.
         x: "steps", "seconds" of training or "episodes" of training.
         metric: any number that runs log; the returns of evaluations and of training where left out.
         statistic: over the runs of a group: "iqm", "median" or "mean".
+        options: size, labels, legend names and order.
 
     Returns:
         ``output``.
@@ -51,7 +57,37 @@ def plot_runs(
             a single path instead of a list.
     """
     runs, _ = read_runs(paths, metric)
-    return draw_runs(runs, Path(output), x=x, metric=metric, statistic=statistic)
+    return draw_runs(runs, Path(output), Choice(x, metric, statistic), options)
+
+
+def curve_axes(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    x: XAxis = "steps",
+    metric: str | None = None,
+    statistic: StatisticName = "iqm",
+    options: FigureOptions | None = None,
+) -> dict[str, "Axes"]:
+    """Draw the learning curves of some runs, and return matplotlib's axes to go on with.
+
+    Args:
+        paths: as for :func:`plot_runs`, like those that follow.
+        x: the axis.
+        metric: what is drawn.
+        statistic: over the runs of a group.
+        options: size, labels, legend names and order.
+
+    Returns:
+        The axes of each environment by its id; their ``figure`` is matplotlib's as well.
+
+    Raises:
+        FileNotFoundError: a path does not exist, or there is no run.
+        ValueError: as :func:`plot_runs`.
+    """
+    runs, _ = read_runs(paths, metric)
+    choice = Choice(x, metric, statistic)
+    groups = _arranged(runs, choice, options)
+    return dict(zip(environments(groups), draw_groups(groups, choice, options).axes, strict=True))
 
 
 def draw_curve(run: Path, output: Path, metrics: Iterable[str]) -> None:
@@ -73,30 +109,34 @@ def warn_if_unwritten(output: Path) -> Iterator[None]:
         )
 
 
-def draw_runs(
-    runs: Sequence[Run],
-    output: Path,
-    *,
-    x: XAxis = "steps",
-    metric: str | None = None,
-    statistic: StatisticName = "iqm",
-) -> Path:
+def draw_runs(runs: Sequence[Run], output: Path, choice: Choice, options: FigureOptions | None = None) -> Path:
     """Draw runs that have been read; see :func:`plot_runs`."""
     refuse_other_formats(output)
-    for name, value, values in (("x", x, _X_AXES), ("statistic", statistic, tuple(STATISTICS))):
+    groups = _arranged(runs, choice, options)
+    if output.suffix.lower() == ".csv":
+        return save_text(curves_as_csv(groups, choice), output)
+    return save_figure(draw_groups(groups, choice, options), output)
+
+
+def _arranged(runs: Sequence[Run], choice: Choice, options: FigureOptions | None) -> list[Group]:
+    """Group runs, in the order and with the names of the figure, and check the choice."""
+    for name, value, values in (("x", choice.x, _X_AXES), ("statistic", choice.statistic, tuple(STATISTICS))):
         if value not in values:
             raise ValueError(f"plot_runs: {name} must be one of {', '.join(values)}, got {value!r}")
-    return save_figure(draw_groups(grouped(runs), Choice(x, metric, statistic)), output)
+    return (options or FigureOptions()).arranged(grouped(runs))
 
 
 def refuse_other_formats(output: Path) -> None:
-    """Raise an error for a picture that is neither .png nor .svg.
+    """Raise an error for a figure that is neither .png, .svg, .pdf nor .csv.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is none of them.
     """
     if output.suffix.lower() not in _FORMATS:
-        raise ValueError(f"the picture is a PNG or an SVG; its name must end in .png or .svg, got {str(output)!r}")
+        raise ValueError(
+            f"a figure is a picture, or its numbers; its name must end in {', '.join(PICTURES)} or .csv, got "
+            f"{str(output)!r}"
+        )
 
 
 def refuse_other_than_png(output: Path) -> None:
@@ -110,12 +150,23 @@ def refuse_other_than_png(output: Path) -> None:
 
 
 def save_figure(figure: "Figure", output: Path) -> Path:
-    """Write a figure; equal figures give identical files."""
+    """Write a figure as a picture; equal figures give identical files."""
     from matplotlib import rc_context
 
-    refuse_other_formats(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     kind = output.suffix.lower()[1:]
-    with replacing(output) as file, rc_context({"svg.hashsalt": output.name}):
-        figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else {})
+    # Journals refuse fonts of type 3, matplotlib's default.
+    fonts = rc_context({"svg.hashsalt": output.name, "pdf.fonttype": 42})
+    without_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with replacing(output) as file, fonts:
+        figure.savefig(file, format=kind, metadata=without_date.get(kind, {}))
+    return output
+
+
+def save_text(text: str, output: Path) -> Path:
+    """Write the numbers of a figure."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(output) as file:
+        # A name may hold bytes that are no text.
+        file.write(text.encode(errors="backslashreplace"))
     return output

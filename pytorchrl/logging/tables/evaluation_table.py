@@ -75,10 +75,20 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 def as_csv(rows: Sequence[Row]) -> str:
     """Format evaluations as comma-separated values."""
+    return csv_of(rows, list(COLUMNS))
+
+
+def csv_of(records: Sequence[Mapping[str, object]], columns: Sequence[str] | None = None) -> str:
+    """Format records as comma-separated values.
+
+    Args:
+        records: a line each.
+        columns: their names; None takes those of the first record, which all have.
+    """
     file = io.StringIO()
-    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(file, columns or (list(records[0]) if records else []), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(records)
     return file.getvalue()
 
 

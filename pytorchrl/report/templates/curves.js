@@ -89,7 +89,7 @@ const option = (value, text) => Object.assign(document.createElement("option"), 
 
 const fillMenus = () => {
   byId("environment").append(...environments.map((name) => option(name, name)));
-  byId("environment").parentElement.hidden = environments.length < 2;
+  byId("environments").hidden = environments.length < 2;
   const hasReturn = data.curves.groups.some((group) => group.runs.some((run) =>
     partsOf(RETURN).some((name) => name in run.series)));
   if (hasReturn) byId("metric").append(option(RETURN, "return"));
@@ -142,7 +142,10 @@ fillMenus();
 fillLegend();
 byId("show-all").addEventListener("click", () => showGroups(true));
 byId("show-none").addEventListener("click", () => showGroups(false));
-byId("environment").addEventListener("change", fillLegend);
+byId("environment").addEventListener("change", () => {
+  fillLegend();
+  drawCurves();
+});
 byId("curve-controls").addEventListener("change", drawCurves);
 byId("curve-controls").addEventListener("submit", (event) => event.preventDefault());
 byId("part-curves").addEventListener("shown", drawCurves);

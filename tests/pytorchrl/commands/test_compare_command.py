@@ -79,6 +79,26 @@ def test_six_runs_are_plotted_and_compared_without_being_modified(
     assert {file: file.read_bytes() for file in (tmp_path / "runs").rglob("*") if file.is_file()} == before
 
 
+def test_names_order_and_size_are_options_of_figures_and_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    six_runs(tmp_path / "runs")
+    look = ["--names", "DQN", "deep Q", "PPO", "ours", "--order", "ours", "--size", "4", "3", "--title", "Balance"]
+    command(monkeypatch, "plot", "runs", "-o", "curves.pdf", *look, "--y-label", "score")
+    command(monkeypatch, "plot", "runs", "-o", "curves.csv", *look)
+    with (tmp_path / "curves.csv").open() as file:
+        assert list(dict.fromkeys(row["group"] for row in csv.DictReader(file))) == ["ours", "deep Q"]
+    assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF")
+    capsys.readouterr()
+    command(monkeypatch, "compare", "runs", "-o", "intervals.png", "--profile", "profile.pdf", *look)
+    printed = capsys.readouterr().out
+    assert printed.index("ours") < printed.index("deep Q")
+    assert "Probability of improvement over ours" in printed
+    assert matplotlib.image.imread(tmp_path / "intervals.png").shape[:2] == (450, 600)
+    assert (tmp_path / "profile.pdf").read_bytes().startswith(b"%PDF")
+
+
 def test_reference_returns_are_given_for_each_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,8 +119,14 @@ def test_reference_returns_are_given_for_each_environment(
             ("compare", "nowhere"),
             "error: nowhere does not exist: expected a run folder, or a folder with runs below it",
         ),
-        (("compare", "runs", "-o", "table.txt"), r"error: a comparison is written to a file that ends in .md or .csv"),
-        (("compare", "runs", "--picture", "a.pdf"), r"error: the picture is a PNG or an SVG"),
+        (
+            ("compare", "runs", "-o", "table.txt"),
+            "error: a comparison is written to a file that ends in .md, .csv, .png, .svg, .pdf, got table.txt",
+        ),
+        (
+            ("compare", "runs", "--picture", "a.jpg"),
+            "error: a figure is a picture, or its numbers; its name must end in",
+        ),
         (
             ("compare", "runs", "--baseline", "SAC"),
             "error: there is no group 'SAC' to use as baseline; choose from: DQN; PPO",
@@ -115,8 +141,8 @@ def test_reference_returns_are_given_for_each_environment(
         ),
         (("compare", "runs", "--metric", "test/retrun"), "has not logged 'test/retrun'; did you mean test/return?"),
         (
-            ("plot", "runs", "-o", "curve.pdf"),
-            "error: the picture is a PNG or an SVG; its name must end in .png or .svg",
+            ("plot", "runs", "-o", "curve.jpg"),
+            "error: a figure is a picture, or its numbers; its name must end in .png, .svg, .pdf or .csv",
         ),
         (("plot", "runs", "--metric", "x"), "has not logged 'x'; it has test/return"),
     ],

@@ -11,15 +11,14 @@ import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.commands.composition.described_run import described_run
-from pytorchrl.commands.composition.description import merge_descriptions, preset_of, read_yaml
+from pytorchrl.commands.composition.description import merge_descriptions
 from pytorchrl.commands.composition.parts import TextError, make_parts, part_named, value_of
+from pytorchrl.commands.composition.presets import preset_of
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from storages import Storage
 from tests.support.data_sets import recorded
 
 SMALL = ("--actor.hidden-sizes", "8", "--algorithm.start-steps", "40", "--algorithm.test-every", "100")
-ANY = "any environment"
-PRESETS = Path(prl.__file__).parent / "commands" / "presets.yaml"
 
 
 def _is_algorithm(value: object) -> bool:
@@ -132,21 +131,6 @@ def test_every_algorithm_is_composed_by_default_or_names_what_it_needs() -> None
     assert set(errors) == set(NEEDED)
     for name, needed in NEEDED.items():
         assert needed in errors[name]
-
-
-@pytest.mark.long
-def test_every_preset_can_be_composed() -> None:
-    presets = read_yaml(PRESETS)
-    assert len(presets) >= 15
-    for algorithm, of_envs in presets.items():
-        for env, preset in of_envs.items():
-            assert set(preset) <= {"algorithm", "actor", "storage", "env", "steps"}
-            continuous = part_named(Algorithm, algorithm).actions in ("box", "bounded")
-            used, said = (env, env) if env != "*" else (f"Mountain{'CarContinuous' if continuous else 'Car'}-v0", ANY)
-            whole = merge_descriptions(preset, {"algorithm": {"name": algorithm}, "env": {"name": used}})
-            parts = make_parts(whole)
-            assert parts.algorithm.cls.__name__ == algorithm
-            assert preset_of(algorithm, used) == (preset, f"{algorithm}, {said}")
 
 
 @pytest.mark.parametrize(("name", "num_envs"), [("Rainbow", 1), ("R2D2", 4)])

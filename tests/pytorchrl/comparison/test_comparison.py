@@ -299,8 +299,8 @@ def test_pictures_are_drawn_for_one_environment_and_for_several(tmp_path: Path, 
     comparison = prl.compare_runs([tmp_path / "runs"])
     assert prl.draw_comparison(comparison, tmp_path / "intervals.png").stat().st_size > 10_000
     assert prl.draw_profile(comparison, tmp_path / "profile.svg").read_bytes().startswith(b"<?xml")
-    with pytest.raises(ValueError, match=r"its name must end in \.png or \.svg"):
-        prl.draw_profile(comparison, tmp_path / "profile.pdf")
+    with pytest.raises(ValueError, match=r"its name must end in \.png, \.svg, \.pdf or \.csv"):
+        prl.draw_profile(comparison, tmp_path / "profile.jpg")
 
 
 def test_groups_without_a_common_environment_are_not_drawn(tmp_path: Path) -> None:

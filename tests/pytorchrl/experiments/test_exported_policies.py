@@ -17,7 +17,7 @@ import pytorchrl as prl
 from pytorchrl.agent.envs.spaces import space_from_data
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from tests.support.by_hand import envs_with, perturb
-from tests.support.exported import exported_actions, loaded_policy, skip_without_onnx
+from tests.support.exported import exported_actions, loaded_policy, loaded_script, skip_without_onnx
 from tests.support.finished_runs import RUNS
 from tests.support.memories import MinimalGatedUnit
 from tests.support.toys import Counter
@@ -98,7 +98,7 @@ def policy_of(algorithm: Any) -> TrainedPolicy:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx", ".ts"])
 def test_an_overridden_act_acts_in_the_file_too(suffix: str, tmp_path: Path) -> None:
     skip_without_onnx(suffix)
     policy = policy_of(AlwaysSafe)
@@ -111,6 +111,7 @@ def test_an_overridden_act_acts_in_the_file_too(suffix: str, tmp_path: Path) -> 
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("suffix", [".pt2", ".ts"])
 @pytest.mark.parametrize(
     ("algorithm", "error", "reason"),
     [
@@ -122,11 +123,11 @@ def test_an_overridden_act_acts_in_the_file_too(suffix: str, tmp_path: Path) -> 
     ],
 )
 def test_a_policy_that_no_file_can_be_is_refused_with_the_reason(
-    algorithm: Any, error: Any, reason: str, tmp_path: Path
+    algorithm: Any, error: Any, reason: str, suffix: str, tmp_path: Path
 ) -> None:
     policy = policy_of(algorithm)
     with pytest.raises(error, match=reason):
-        policy.export(tmp_path / "policy.pt2")
+        policy.export(tmp_path / f"policy{suffix}")
     assert not list(tmp_path.iterdir())
     assert policy.algorithm.actor.training
 
@@ -162,6 +163,21 @@ def test_a_memory_that_no_file_can_hold_is_refused_before_it_is_trained(tmp_path
     assert learner.scheme.steps == 0
 
 
+def test_a_script_of_a_running_learner_holds_only_the_network_that_acts(tmp_path: Path) -> None:
+    sac = prl.Scheme(
+        prl.SAC.create_factory(**OFF),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(128, 128)),
+        prl.ReplayBuffer.create_factory(size=100),
+        prl.VecEnv.create_factory("Pendulum-v1"),
+    )
+    with prl.Learner(sac, 15, tmp_path / "run", callbacks=[prl.ExportPolicy("policy.ts")]) as learner:
+        learner.run()
+        networks: Any = learner.scheme.algorithm
+        acting, both = (sum(each.nbytes for each in of.parameters()) for of in (networks.pi, networks.actor))
+    assert both > 2 * acting, "the actor must have other networks, such as critics"
+    assert (tmp_path / "run" / "policy.ts").stat().st_size < 1.5 * acting
+
+
 def test_a_run_ends_with_an_exported_policy(tmp_path: Path) -> None:
     with prl.Learner(scheme(), 40, tmp_path / "run", callbacks=[prl.ExportPolicy("policy.pt2")]) as learner:
         learner.run()
@@ -172,7 +188,7 @@ def test_a_run_ends_with_an_exported_policy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["policy.h5", "folder/policy.onnx", "../policy.onnx", ""])
 def test_an_exported_policy_has_a_name_in_the_run_folder(file: str) -> None:
-    with pytest.raises(ValueError, match=r"ExportPolicy: file must be a name that ends in \.onnx or \.pt2"):
+    with pytest.raises(ValueError, match=r"ExportPolicy: file must be a name that ends in \.onnx, \.pt2 or \.ts"):
         prl.ExportPolicy(file)
 
 
@@ -196,13 +212,16 @@ def described(folder: Path, suffix: str, *, memory: Any) -> tuple[Any, Any, Path
     if suffix == ".onnx":
         onnx = pytest.importorskip("onnx")
         return policy, {entry.key: entry.value for entry in onnx.load(str(path)).metadata_props}, path
-    extra = {"metadata.json": ""}
-    torch.export.load(path, extra_files=extra)
+    extra: dict[str, Any] = {"metadata.json": ""}
+    if suffix == ".ts":
+        loaded_script(path, extra)
+    else:
+        torch.export.load(path, extra_files=extra)
     return policy, json.loads(extra["metadata.json"]), path
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("memory", "suffix"), [(None, ".pt2"), ("lstm", ".onnx")])
+@pytest.mark.parametrize(("memory", "suffix"), [(None, ".pt2"), ("lstm", ".onnx"), ("lstm", ".ts")])
 def test_a_file_tells_spaces_bounds_normalisation_names_and_version(suffix: str, memory: Any, tmp_path: Path) -> None:
     skip_without_onnx(suffix)
     policy, metadata, _ = described(tmp_path, suffix, memory=memory)
@@ -247,7 +266,10 @@ def exported_file(policy: TrainedPolicy, path: Path) -> Path:
 
 @pytest.mark.long
 @pytest.mark.quick_share(0, long=0.6)
-@pytest.mark.parametrize(("name", "suffix"), list(zip(RUNS, [".pt2", ".onnx", ".onnx", ".pt2"] * 2, strict=True)))
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [*zip(RUNS, [".pt2", ".onnx", ".onnx", ".pt2"] * 2, strict=True), *((name, ".ts") for name in RUNS)],
+)
 def test_an_exported_policy_returns_the_same_actions(
     name: str, suffix: str, finished: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -276,7 +298,7 @@ def test_an_exported_policy_returns_the_same_actions(
     ],
     ids=str,
 )
-@pytest.mark.parametrize("suffix", [".pt2", pytest.param(".onnx", marks=pytest.mark.long)])
+@pytest.mark.parametrize("suffix", [".pt2", ".ts", pytest.param(".onnx", marks=pytest.mark.long)])
 def test_an_exported_policy_counts_actions_as_the_environment_does(actions: Any, suffix: str, tmp_path: Path) -> None:
     envs = envs_with(actions)
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
@@ -293,7 +315,8 @@ def test_an_exported_policy_counts_actions_as_the_environment_does(actions: Any,
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("cls", "suffix"), [(prl.BCQ, ".pt2"), (prl.BEAR, ".pt2"), (prl.BEAR, ".onnx"), (prl.QtOpt, ".onnx")]
+    ("cls", "suffix"),
+    [(prl.BCQ, ".pt2"), (prl.BEAR, ".pt2"), (prl.BEAR, ".onnx"), (prl.BEAR, ".ts"), (prl.QtOpt, ".onnx")],
 )
 def test_an_exported_policy_draws_proposals_for_any_number_of_rows(cls: Any, suffix: str, tmp_path: Path) -> None:
     envs = envs_with(spaces.Box(-2, 2, (1,)))
@@ -311,7 +334,7 @@ def test_an_exported_policy_draws_proposals_for_any_number_of_rows(cls: Any, suf
 
 def test_a_policy_is_exported_to_known_formats_only(finished: Callable[[str], Path], tmp_path: Path) -> None:
     run = finished("dqn")
-    with pytest.raises(ValueError, match=r"ends in \.onnx or \.pt2, got .*policy\.h5"):
+    with pytest.raises(ValueError, match=r"ends in \.onnx, \.pt2 or \.ts, got .*policy\.h5"):
         prl.load_policy(run).export(tmp_path / "policy.h5")
 
 
@@ -322,7 +345,9 @@ def test_an_export_makes_missing_folders_and_refuses_a_folder_in_place_of_a_file
     assert policy.export(tmp_path / "new" / "folder" / "q.pt2").stat().st_size
     (tmp_path / "q.pt2").mkdir()
     for folder in (tmp_path, tmp_path / "q.pt2"):
-        with pytest.raises(IsADirectoryError, match=f"^{folder} is a folder; name a file in it that ends in .onnx or"):
+        with pytest.raises(
+            IsADirectoryError, match=f"^{folder} is a folder; name a file in it that ends in .onnx, .pt2 or"
+        ):
             policy.export(folder)
 
 

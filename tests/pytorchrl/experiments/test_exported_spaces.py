@@ -97,7 +97,7 @@ def acts_alike(policy: TrainedPolicy, path: Path) -> None:
 
 
 @pytest.mark.quick_share(0, long=0.3)
-@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx", ".ts"])
 @pytest.mark.parametrize("memory", [None, "gru"])
 @pytest.mark.parametrize("kind", OBSERVATIONS)
 def test_a_policy_of_any_kind_of_observations_acts_in_a_file_as_in_the_toolkit(
@@ -109,7 +109,7 @@ def test_a_policy_of_any_kind_of_observations_acts_in_a_file_as_in_the_toolkit(
 
 
 @pytest.mark.quick_share(0, long=0.3)
-@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx", ".ts"])
 @pytest.mark.parametrize("memory", [None, "lstm"])
 @pytest.mark.parametrize(
     "actions", [*(ACTIONS[kind] for kind in ACTIONS if kind != "hybrid"), *MORE_ACTIONS.values()], ids=str
@@ -125,7 +125,7 @@ def test_a_policy_of_any_kind_of_actions_acts_in_a_file_as_in_the_toolkit(
 
 
 @pytest.mark.quick_share(0, long=0.3)
-@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx", ".ts"])
 @pytest.mark.parametrize("name", MEMORIES)
 def test_a_policy_with_any_memory_acts_in_a_file_as_in_the_toolkit(name: str, suffix: str, tmp_path: Path) -> None:
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory_size=4, **MEMORIES[name])

@@ -294,17 +294,19 @@ def test_curves_over_unlogged_seconds_and_unknown_choices_are_refused(tmp_path: 
             plot_runs([folder], tmp_path / "curve.png", **wrong)  # type: ignore[arg-type]
 
 
-def test_an_svg_is_reproducible(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("suffix", "begin"), [(".svg", b"<?xml"), (".pdf", b"%PDF-")])
+def test_figures_for_papers_are_reproducible(tmp_path: Path, suffix: str, begin: bytes) -> None:
     folder = run_folder(tmp_path / "run", test=[(0, 1.0), (5, 2.0)])
-    first = plot_runs([folder], tmp_path / "curve.svg").read_bytes()
-    assert first.startswith(b"<?xml")
-    assert plot_runs([folder], tmp_path / "curve.svg").read_bytes() == first
+    first = plot_runs([folder], tmp_path / f"curve{suffix}").read_bytes()
+    assert first.startswith(begin)
+    assert plot_runs([folder], tmp_path / f"curve{suffix}").read_bytes() == first
+    assert b"/Type3" not in first, "journals refuse fonts of type 3"
 
 
-@pytest.mark.parametrize("name", ["curve.pdf", "curve", "png"])
+@pytest.mark.parametrize("name", ["curve.jpg", "curve", "png"])
 def test_a_picture_of_another_file_type_is_refused(tmp_path: Path, name: str) -> None:
     folder = run_folder(tmp_path / "run", test=[(0, 1.0)])
-    with pytest.raises(ValueError, match=r"its name must end in \.png or \.svg, got '.*" + name):
+    with pytest.raises(ValueError, match=r"its name must end in \.png, \.svg, \.pdf or \.csv, got '.*" + name):
         plot_runs([folder], tmp_path / name)
     assert not (tmp_path / name).exists()
 

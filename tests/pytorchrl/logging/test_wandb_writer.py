@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-import struct
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,34 +14,18 @@ from urllib.error import URLError
 
 import pytest
 import wandb
-from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
 
 import pytorchrl as prl
 from pytorchrl.logging import WandbWriter, make_writers
 from pytorchrl.logging import wandb_writer as module
 from tests.support.compositions import dqn_scheme
 from tests.support.reported_runs import GIF
+from tests.support.run_folders import composition
+from tests.support.wandb_files import config_of, history, recorded, run_files, start, summary_of, tables_of
+
+pytestmark = pytest.mark.usefixtures("no_wandb_settings")
 
 KEY = "0123456789" * 4
-
-
-@pytest.fixture(autouse=True)
-def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Hide the settings and the login of the user, restart the service, and set a server that does not answer."""
-    for name in [name for name in os.environ if name.startswith("WANDB_")]:
-        monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("USERPROFILE", str(home))
-    monkeypatch.setenv("NETRC", str(home / ".netrc"))
-    monkeypatch.setenv("WANDB_CONFIG_DIR", str(home / "wandb"))
-    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
-    monkeypatch.chdir(home)
-    wandb.teardown()
-    yield
-    wandb.teardown()
 
 
 @pytest.fixture
@@ -108,65 +92,11 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-def run_files(log_dir: Path) -> list[Path]:
-    """wandb's files of a run folder's offline runs, the older first."""
-    # The files of a finished run may not be on disk yet; they are when the service has ended.
-    wandb.teardown()
-    # Folders are named by the second of their creation, with a number if that is not unique.
-    return sorted(log_dir.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.parent.name)
-
-
-def recorded(path: Path) -> Iterator[Record]:
-    """The records of a wandb file, which is a log as LevelDB writes it."""
-    content, position, payload = path.read_bytes(), 7, b""
-    while position + 7 <= len(content):
-        left_in_block = 32768 - position % 32768
-        if left_in_block < 7:
-            position += left_in_block
-            continue
-        _, length, kind = struct.unpack_from("<IHB", content, position)
-        payload += content[position + 7 : position + 7 + length]
-        position += 7 + length
-        if kind in (1, 4):  # whole, or the last of several parts
-            yield Record.FromString(payload)
-            payload = b""
-
-
-def history(path: Path) -> list[dict[str, float]]:
-    """The logged values, without those that wandb adds."""
-    rows = []
-    for record in recorded(path):
-        if record.WhichOneof("record_type") == "history":
-            items = [("/".join(item.nested_key) or item.key, item.value_json) for item in record.history.item]
-            rows.append({name: json.loads(value) for name, value in items if not name.startswith("_")})
-    return rows
-
-
-def start(path: Path) -> Any:
-    return next(record.run for record in recorded(path) if record.WhichOneof("record_type") == "run")
-
-
-def config_of(path: Path) -> dict[str, Any]:
-    """The composition of the run, as wandb finally shows it."""
-    config: dict[str, Any] = {}
-    for record in recorded(path):
-        kind = record.WhichOneof("record_type")
-        changes = record.run.config if kind == "run" else record.config if kind == "config" else None
-        for item in changes.update if changes is not None else ():
-            config["/".join(item.nested_key) or item.key] = json.loads(item.value_json)
-    config.pop("_wandb", None)
-    return {name: value for name, value in config.items() if not name.startswith("_wandb/")}
-
-
-def tables_of(log_dir: Path) -> list[Path]:
-    return sorted(log_dir.glob("wandb/offline-run-*/files/media/table/**/*.table.json"))
-
-
 @pytest.mark.long
 def test_without_settings_a_run_is_logged_into_its_folder_without_network(
     log_dir: Path, no_network: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (writer,) = make_writers(["wandb"], log_dir, {"seed": 3, "algorithm": {"name": "DQN"}})
+    (writer,) = make_writers(["wandb"], log_dir, {"seed": 3, "algorithm": {"name": "DQN", "hyper_parameters": {}}})
     writer.write(100, {"train/return": 1.5, "losses/q": 0.25})
     # Training and evaluation log at the same step, and a resumed run at earlier ones.
     writer.write(100, {"test/return": 2.5})
@@ -179,12 +109,64 @@ def test_without_settings_a_run_is_logged_into_its_folder_without_network(
         {"steps": 50, "train/return": 3.5},
     ]
     run = start(path)
-    assert run.display_name == "cartpole"
+    assert run.display_name == "DQN-seed-3"
     assert run.run_id == (log_dir / "wandb_run_id.txt").read_text().strip()
-    assert config_of(path) == {"seed": 3, "algorithm": {"name": "DQN"}}
+    assert config_of(path) == {"seed": 3, "algorithm": "DQN"}
     metrics = [record.metric for record in recorded(path) if record.WhichOneof("record_type") == "metric"]
     assert ("*", "steps") in [(metric.glob_name, metric.step_metric) for metric in metrics]
     assert warnings(caplog) == []
+
+
+def test_a_run_has_a_project_a_group_of_its_seeds_a_name_and_tags(tmp_path: Path) -> None:
+    runs = []
+    for seed, lr in ((1, 0.1), (2, 0.1), (3, 0.2)):
+        folder = tmp_path / f"seed-{seed}"
+        folder.mkdir()
+        config = composition("PPO", env="CartPole-v1", storage="GAEBuffer", seed=seed, settings={"lr": lr})
+        WandbWriter(folder, config, options={"tags": ("first",)}).close()
+        (path,) = run_files(folder)
+        runs.append(start(path))
+    assert [run.display_name for run in runs] == [f"PPO-CartPole-v1-seed-{seed}" for seed in (1, 2, 3)]
+    assert {run.project for run in runs} == {"pytorchrl"}
+    assert [list(run.tags) for run in runs] == [["first", "PPO", "CartPole-v1", "GAEBuffer"]] * 3
+    groups = [run.run_group for run in runs]
+    assert groups[0] == groups[1] != groups[2]
+    assert all(group.startswith("PPO-CartPole-v1-") for group in groups)
+
+
+def test_names_in_wandbs_own_settings_are_kept(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"PROJECT": "mine", "RUN_GROUP": "night", "NAME": "one", "TAGS": "long,old"}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    wandb.teardown()
+    WandbWriter(log_dir, composition("DQN")).close()
+    (path,) = run_files(log_dir)
+    run = start(path)
+    assert (run.project, run.run_group, run.display_name) == ("mine", "night", "one")
+    assert list(run.tags)[:3] == ["long", "old", "DQN"]
+
+
+def test_the_commit_of_the_working_directory_is_recorded(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = log_dir.parent / "code"
+    repository.mkdir()
+    monkeypatch.chdir(repository)
+    for command in ("init -q", "-c user.name=me -c user.email=me@here commit -q --allow-empty -m first"):
+        subprocess.run(["git", *command.split()], check=True)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    WandbWriter(log_dir, {}).close()
+    (path,) = run_files(log_dir)
+    assert start(path).git.commit == commit
+
+
+def test_the_summary_of_a_return_has_its_largest_value(log_dir: Path) -> None:
+    with closing(WandbWriter(log_dir, {})) as writer:
+        for steps, value in ((100, 1.0), (200, 3.0), (300, 2.0)):
+            writer.write(steps, {"test/return": value, "test/windy/return": -value, "losses/q": value})
+    (path,) = run_files(log_dir)
+    summary = summary_of(path)
+    assert summary["test/return"] == {"max": 3.0, "last": 2.0}
+    assert summary["test/windy/return"]["max"] == -1.0
+    assert summary["losses/q"] == 2.0
 
 
 @pytest.mark.long
@@ -204,7 +186,7 @@ def test_two_runs_of_one_process_are_logged_separately(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
         folder.mkdir()
-    one, two = (WandbWriter(folder, {"name": folder.name}) for folder in folders)
+    one, two = (WandbWriter(folder, {"device": folder.name}) for folder in folders)
     one.write(1, {"train/return": 1.0})
     two.write(2, {"train/return": 2.0})
     one.close()
@@ -358,7 +340,7 @@ def test_a_wandb_run_that_the_script_has_started_is_used_and_stays_open(log_dir:
     script = tmp_path / "script"
     script.mkdir()
     with wandb.init(mode="offline", dir=script, config={"lr": 0.5}) as run:
-        with closing(WandbWriter(log_dir, {"algorithm": {"name": "DQN"}})) as writer:
+        with closing(WandbWriter(log_dir, {"device": "cpu"})) as writer:
             writer.write(100, {"train/return": 1.5})
         run.log({"mine": 2.0})
         assert (log_dir / "wandb_run_id.txt").read_text().strip() == run.id
@@ -368,7 +350,7 @@ def test_a_wandb_run_that_the_script_has_started_is_used_and_stays_open(log_dir:
             writer.write(200, {"train/return": 2.5})
     (path,) = run_files(script)
     assert history(path) == [{"steps": 100, "train/return": 1.5}, {"steps": 100, "mine": 2.0}]
-    assert config_of(path) == {"lr": 0.5, "algorithm": {"name": "DQN"}}
+    assert config_of(path) == {"lr": 0.5, "device": "cpu"}
     # A wandb run belongs to one run folder.
     assert [history(path) for path in run_files(other)] == [[{"steps": 200, "train/return": 2.5}]]
 
@@ -434,7 +416,13 @@ def test_a_run_logs_its_composition_its_videos_and_its_evaluations(tmp_path: Pat
     learner.run()
     learner.close()
     (path,) = run_files(run)
-    assert config_of(path)["algorithm"]["name"] == "DQN"
+    config = config_of(path)
+    assert (config["algorithm"], config["algorithm.lr"], config["env"], config["steps"]) == (
+        "DQN",
+        0.001,
+        "CartPole-v1",
+        100,
+    )
     assert len(list(run.glob("wandb/offline-run-*/files/media/videos/test/video*.gif"))) == 1
     (table,) = tables_of(run)
     assert [row[0] for row in json.loads(table.read_text())["data"]] == [100]

@@ -5,17 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
-from pytorchrl.logging import TensorBoardWriter, make_writers
+from pytorchrl.logging import make_writers
 from pytorchrl.logging import writers as module
-
-
-def scalars(log_dir: Path) -> dict[str, list[tuple[int, float]]]:
-    """Steps and values by name, as TensorBoard reads them from a run folder."""
-    events = EventAccumulator(str(log_dir / "tensorboard"))
-    events.Reload()
-    return {name: [(event.step, event.value) for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
 
 
 def test_no_names_make_no_writers(tmp_path: Path) -> None:
@@ -53,37 +45,6 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     with pytest.raises(ModuleNotFoundError, match=f"log_to='{name}' needs a package: {install}"):
         make_writers([name], tmp_path / "run", {})
     assert not (tmp_path / "run").exists()
-
-
-def test_tensorboard_shows_each_metric_over_environment_steps_during_the_run(tmp_path: Path) -> None:
-    (writer,) = make_writers(["tensorboard"], tmp_path / "new" / "run", {})
-    writer.write(100, {"train/return": 1.5, "losses/q": 0.25})
-    writer.write(200, {"train/return": 2.5})
-    shown = scalars(tmp_path / "new" / "run")
-    writer.close()
-    assert shown == {"train/return": [(100, 1.5), (200, 2.5)], "losses/q": [(100, 0.25)]}
-
-
-def test_tensorboard_discards_events_after_the_checkpoint_from_which_a_run_resumes(tmp_path: Path) -> None:
-    first = TensorBoardWriter(tmp_path)
-    for steps in (100, 200, 201, 300):
-        first.write(steps, {"train/return": -steps})
-    first.close()
-    (events,) = (tmp_path / "tensorboard").iterdir()
-    # TensorBoard reads event files by name, which begins with the second in which they were made.
-    events.rename(events.with_name("events.out.tfevents.0000000001.earlier"))
-    (second,) = make_writers(["tensorboard"], tmp_path, {}, resumed_at=200)
-    second.write(300, {"train/return": 3.0})
-    second.close()
-    assert scalars(tmp_path) == {"train/return": [(100, -100.0), (200, -200.0), (300, 3.0)]}
-
-
-def test_a_new_run_keeps_existing_events(tmp_path: Path) -> None:
-    for steps in (300, 100):
-        writer = TensorBoardWriter(tmp_path)
-        writer.write(steps, {"train/return": 1.0})
-        writer.close()
-    assert sorted(scalars(tmp_path)["train/return"]) == [(100, 1.0), (300, 1.0)]
 
 
 def test_a_name_given_twice_makes_one_writer(tmp_path: Path) -> None:

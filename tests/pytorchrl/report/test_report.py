@@ -123,6 +123,21 @@ def test_compositions_are_compared_over_their_seeds(text: str) -> None:
     assert re.search(r'<tr><th scope="row">DQN \+ PERBuffer<td class="n">2<td', statistics)
 
 
+def test_the_first_part_answers_which_composition_is_better_and_how_sure_that_is(text: str) -> None:
+    first = re.findall(r'<section id="part-(\w+)">', text)[0]
+    answers = html.unescape(part_of(text, first).partition("<div id")[0])
+    assert "is ahead of DQN + " in answers
+    assert "A run of DQN + " in answers
+
+
+@pytest.mark.long
+def test_parts_without_content_are_left_out(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    (run / "checkpoint.pt").unlink()
+    found = re.findall(r'<section id="part-(\w+)">', write_report([run], tmp_path / "report.html").read_text())
+    assert found == ["curves", "overview", "statistics", "compositions", "evaluations", "provenance"]
+
+
 def test_errors_and_runs_that_cannot_be_read_are_shown(text: str) -> None:
     errors = part_of(text, "errors")
     assert "ValueError: the simulator is gone" in errors

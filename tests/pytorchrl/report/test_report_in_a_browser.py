@@ -15,7 +15,7 @@ pytest.importorskip("plotly")
 pytestmark = pytest.mark.long
 
 PARTS = (
-    *("overview", "curves", "statistics", "compositions", "evaluations", "storages", "surprising", "videos"),
+    *("curves", "overview", "statistics", "compositions", "evaluations", "storages", "surprising", "videos"),
     *("provenance", "errors"),
 )
 
@@ -99,6 +99,33 @@ def test_seeds_are_averaged_in_one_line_with_a_band_and_training_in_another(brow
         assert band["fill"] == "toself"
 
 
+def test_the_page_opens_with_the_answer_and_the_curves(browser: Any, report: Path) -> None:
+    with visit(browser, report) as opened:
+        assert opened.page.locator("#part-curves").is_visible()
+        assert "DQN + " in opened.page.locator(".answers").inner_text()
+        assert drawn(opened)
+
+
+def test_a_table_that_is_wider_than_the_window_says_so_until_it_is_moved_to_its_end(browser: Any, report: Path) -> None:
+    with visit(browser, report, NARROW) as opened:
+        show(opened, "overview")
+        more = opened.page.locator("#part-overview .more")
+        assert more.is_visible()
+        opened.page.locator("#part-overview .scroll").evaluate("(box) => { box.scrollLeft = box.scrollWidth; }")
+        more.wait_for(state="hidden")
+        opened.page.set_viewport_size({"width": 2 * WIDE, "height": 900})
+        assert not more.is_visible()
+
+
+def test_a_report_of_damaged_runs_alone_has_their_errors_alone(browser: Any, report: Path, tmp_path: Path) -> None:
+    damaged = write_report([report.parent / "runs" / "damaged"], tmp_path / "report.html")
+    with visit(browser, damaged) as opened:
+        assert [tab.get_attribute("aria-controls") for tab in opened.page.query_selector_all("[role=tab]")] == [
+            "part-errors"
+        ]
+        opened.assert_clean()
+
+
 def test_curves_are_drawn_over_steps_seconds_or_episodes(browser: Any, report: Path) -> None:
     with visit(browser, report) as opened:
         show(opened, "curves")
@@ -129,7 +156,7 @@ def test_tabs_are_selected_by_keys_and_by_url(browser: Any, report: Path) -> Non
     with visit(browser, report) as opened:
         opened.page.keyboard.press("Tab")
         opened.page.keyboard.press("ArrowRight")
-        assert opened.page.locator("#part-curves").is_visible()
+        assert opened.page.locator("#part-overview").is_visible()
         opened.page.keyboard.press("End")
         assert opened.page.locator("#part-errors").is_visible()
         assert opened.page.url.endswith("#errors")

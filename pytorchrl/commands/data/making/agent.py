@@ -7,8 +7,9 @@ from gymnasium import spaces
 
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.commands.composition.description import merge_descriptions, preset_of
+from pytorchrl.commands.composition.description import merge_descriptions
 from pytorchrl.commands.composition.parts import RunParts, make_parts, part_named
+from pytorchrl.commands.composition.presets import preset_of
 from pytorchrl.experiments import SavePolicies
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.run_folder import RunFolder

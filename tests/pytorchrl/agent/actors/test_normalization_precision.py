@@ -189,7 +189,7 @@ def test_a_resumed_policy_acts_on_times_as_on_numbers_that_numpy_has_normalised(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx", ".ts"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 def test_an_exported_policy_tells_seconds_apart_in_times_since_1970(suffix: str, tmp_path: Path) -> None:
     with prl.Learner(on_policy(None), 80, tmp_path / "run") as learner:

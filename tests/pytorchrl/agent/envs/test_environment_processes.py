@@ -78,6 +78,14 @@ def test_an_exception_that_cannot_be_sent_between_processes_is_raised_by_its_nam
         envs.step(NO_ACTIONS)
 
 
+def test_an_exception_that_cannot_be_sent_keeps_its_notes() -> None:
+    error = HoldingError("of a lock")
+    error.add_note("In the environment of seed 3.")
+    sent = worker_processes.sendable(error)
+    assert str(sent) == "HoldingError: of a lock"
+    assert sent.__notes__ == ["In the environment of seed 3."]
+
+
 def test_environments_are_closed_after_an_interruption_of_a_step_that_does_not_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

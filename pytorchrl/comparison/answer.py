@@ -1,0 +1,60 @@
+"""What a comparison says, in a few sentences: which group is best, and how sure that is."""
+
+from pytorchrl.comparison.improvement import Improvement, improvement
+from pytorchrl.comparison.results import Comparison, GroupResult
+from pytorchrl.comparison.tables import shown, shown_interval
+
+
+def answer_of(comparison: Comparison) -> str:
+    """Say which group has the highest interquartile mean, and whether there are seeds enough to be sure of it.
+
+    The best group is compared with the next one, however the baseline was chosen.
+    """
+    results = sorted(comparison.main, key=lambda result: -result.iqm.value)
+    if not results:
+        return f"No group has runs in all of {', '.join(comparison.environments)}, so that none is best over all."
+    best, *others = results
+    if not others:
+        return f"{best.name} reaches {_figures(best)}. {_of_one(best)}"
+    second = others[0]
+    pairs = [(best.scores[env], second.scores[env]) for env in best.scores if env in second.scores]
+    better = improvement(best.name, [one for one, _ in pairs], second.name, [other for _, other in pairs])
+    of_all = f", the next of {len(results)}" if len(results) > 2 else ""
+    return (
+        f"{best.name} is ahead of {second.name}{of_all}: {_figures(best)} against {_figures(second)}. "
+        f"{_chance(better)} {_how_sure(better)}"
+    )
+
+
+def _figures(result: GroupResult) -> str:
+    """Return the mean with its interval: ``246.7 (95% interval [227.6, 268.5], 3 seeds)``."""
+    seeds = "1 seed" if result.seeds == "1" else f"{result.seeds} seeds"
+    interval = shown_interval(result.iqm)
+    return f"{shown(result.iqm.value)} ({f'95% interval {interval}, ' if interval else ''}{seeds})"
+
+
+def _of_one(result: GroupResult) -> str:
+    if not result.iqm.has_interval:
+        return "One seed does not show how much others would differ: train at least three."
+    return "This is the interquartile mean over the seeds; there is nothing to compare it with."
+
+
+def _chance(better: Improvement) -> str:
+    interval = shown_interval(better.probability)
+    return (
+        f"A run of {better.name} scores more than one of {better.baseline} with a probability of "
+        f"{better.probability.value:.2f}{f' {interval}' if interval else ''}."
+    )
+
+
+def _how_sure(better: Improvement) -> str:
+    if better.is_conclusive:
+        return "There are enough seeds to conclude that it is better."
+    if better.seeds_needed is None:
+        return "This shows no difference between the two."
+    if better.seeds >= better.seeds_needed:
+        return "This is not sure, as the interval of the probability includes a half: train more seeds."
+    seeds = "One seed is" if better.seeds == 1 else f"{better.seeds} seeds are"
+    return (
+        f"{seeds} too few to be sure of it: for a difference of this size, {better.seeds_needed:,} of each are needed."
+    )

@@ -1,0 +1,306 @@
+"""The value of a policy, and that of the policy that made the data, estimated from the data alone."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.explorers import Exploration
+from pytorchrl.experiments.policies.fitted_q import FittedBehaviour, FittedQ, FittedValue, best_actions
+from pytorchrl.experiments.policies.importance_sampling import (
+    ImportanceEstimates,
+    WeightedEpisode,
+    importance_estimates,
+    resamples_of,
+)
+from pytorchrl.experiments.policies.logged_probabilities import Clone, Source, observations_of, stored_probabilities
+from pytorchrl.logging.bootstrap import Estimate, interval
+from pytorchrl.scheme.dataset_factory import DatasetEnvs
+from storages import ReplayBuffer, Storage
+from storages.component.factory import Factory
+from storages.datasets import fill, return_of
+from storages.episode import Episode
+from storages.transition import ACT, REW
+
+Floats = NDArray[np.float64]
+_LAST_PART = 0.25
+"""Share of the updates over which a fit should no longer change."""
+_MOST_UPDATES_OF_CLONE = 2_000
+_Z = 1.959964
+"""Quantile 0.975 of the normal distribution."""
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How often and how long Q-networks are trained.
+
+    Args:
+        fits: number of fits on resampled episodes, at least 2, beside that on all of them.
+        updates: of each fit.
+        mini_batch_size: transitions of an update.
+        lr: learning rate.
+        polyak: share of the target network that is kept at each update.
+    """
+
+    fits: int = 10
+    updates: int = 5_000
+    mini_batch_size: int = 128
+    lr: float = 1e-3
+    polyak: float = 0.95
+
+
+@dataclass(frozen=True)
+class ValueFromData:
+    """Values in the unit of discounted returns from the initial observations, with 95% intervals."""
+
+    policy: Estimate
+    """By fitted Q evaluation."""
+    behaviour: Estimate
+    """Of the policy that made the data: the discounted returns of its episodes, which go on with a fitted value where
+    they did not terminate."""
+    difference: Estimate
+    """``policy - behaviour``, by the same resamples."""
+    behaviour_return: Estimate
+    """Undiscounted, up to the ends of the episodes."""
+    importance: ImportanceEstimates | None
+    """None where actions are not Discrete."""
+    probabilities: Source | None
+    """Where the probabilities of the data's actions are from."""
+    last_change: float
+    """Mean change of a fit's value over the last quarter of its updates."""
+    episodes: int
+    steps: int
+    terminated: int
+    """Number of episodes that terminated."""
+    gamma: float
+    seconds: float
+
+
+def value_from_data(
+    algorithm: Algorithm,
+    actor_factory: Factory[Actor],
+    episodes: Sequence[Episode],
+    settings: FitSettings = FitSettings(),
+    seed: int = 0,
+    after_first: Callable[[float], None] | None = None,
+) -> ValueFromData:
+    """Estimate the value of a policy's greedy actions, which :func:`load_policy` takes, without an environment.
+
+    Fitted Q evaluation is repeated on episodes drawn with replacement: Hao et al., "Bootstrapping Fitted Q-Evaluation
+    for Off-Policy Inference", 2021 (arXiv 2102.03607), algorithm 2. As the fits are few, the interval is that of a t
+    distribution with their standard deviation, which has the initial weights and the batches in it, too.
+
+    Args:
+        algorithm: has the policy; it is not changed.
+        actor_factory: makes the Q-networks, with the architecture of the run's networks.
+        episodes: all are held in memory.
+        settings: of the fits, which take nearly all of the time.
+        seed: of all random numbers.
+        after_first: called with the seconds of the first fit, after it.
+
+    Raises:
+        ValueError: the policy is recurrent or uses rewards, or there are fewer than two episodes or fits.
+    """
+    begun, episodes = time.perf_counter(), [episode for episode in episodes if len(episode)]
+    if len(episodes) < 2 or settings.fits < 2:
+        raise ValueError(
+            f"an interval needs at least two episodes and two fits, got {len(episodes)} and {settings.fits}"
+        )
+    fits = _Fits(algorithm, actor_factory, episodes, settings, np.random.SeedSequence(seed))
+    random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+    everything = np.arange(len(episodes))
+    q, first_change = fits.fitted_q(everything, 0)
+    if after_first is not None:
+        after_first(time.perf_counter() - begun)
+    initial, returns = fits.initial_values(q), fits.behaviour_values()
+    value, changes, values, differences = initial.mean(), [first_change], [], []
+    for number in range(1, settings.fits + 1):
+        drawn = random.integers(len(episodes), size=len(episodes))
+        of_drawn, change = fits.fitted_q(drawn, number)
+        values.append(fits.initial_values(of_drawn)[drawn].mean())
+        differences.append(values[-1] - returns[drawn].mean())
+        changes.append(change)
+    importance, source = None, None
+    if isinstance(algorithm.action_space, spaces.Discrete):
+        weighted, source = fits.weighted_episodes(q)
+        importance = importance_estimates(weighted, algorithm.gamma, random)
+    return ValueFromData(
+        policy=_of_few(float(value), values),
+        behaviour=_mean(returns, random),
+        difference=_of_few(float(value - returns.mean()), differences),
+        behaviour_return=_mean(np.array([return_of(episode) for episode in episodes]), random),
+        importance=importance,
+        probabilities=source,
+        last_change=float(np.mean(changes)),
+        episodes=len(episodes),
+        steps=sum(map(len, episodes)),
+        terminated=sum(episode.terminated for episode in episodes),
+        gamma=algorithm.gamma,
+        seconds=time.perf_counter() - begun,
+    )
+
+
+class _Fits:
+    """Fits of values to episodes, and what is computed from them."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        actor_factory: Factory[Actor],
+        episodes: Sequence[Episode],
+        settings: FitSettings,
+        seed: np.random.SeedSequence,
+    ) -> None:
+        self._algorithm, self._actor_factory, self._episodes = algorithm, actor_factory, episodes
+        self._settings, self._seed = settings, seed
+        actor = algorithm.actor
+        self._envs = SimpleNamespace(
+            observation_space=actor.observation_space, action_space=actor.action_space, num_envs=1, stacked_frames=0
+        )
+        firsts = [observations_of(episode, algorithm.device, slice(1)) for episode in episodes]
+        self._starts = _joined(firsts)
+
+    def fitted_q(self, drawn: NDArray[np.int64], number: int) -> tuple[FittedQ, float]:
+        """Return a Q-function fitted to the drawn episodes, and the change of its value at the end."""
+        q = FittedQ(*self._given(number), self._settings.lr, self._settings.polyak)
+        return q, self._fit(q, drawn, number)
+
+    def initial_values(self, of: FittedValue) -> Floats:
+        """Return the values of the episodes' first observations, (episodes,)."""
+        return _numbers(of.at(self._starts))
+
+    def behaviour_values(self) -> Floats:
+        """Return the discounted return of each episode, which goes on with a fitted value unless it terminated."""
+        gamma = self._algorithm.gamma
+        returns = np.array([_discounted(_rewards(episode), gamma) for episode in self._episodes])
+        cut = [row for row, episode in enumerate(self._episodes) if not episode.terminated]
+        if cut:
+            number = self._settings.fits + 1
+            behaviour = FittedBehaviour(*self._given(number), self._settings.lr, self._settings.polyak)
+            self._fit(behaviour, np.arange(len(self._episodes)), number)
+            for row in cut:
+                returns[row] += gamma ** len(self._episodes[row]) * self._value_after(behaviour, self._episodes[row])
+        return returns
+
+    def weighted_episodes(self, q: FittedQ) -> tuple[list[WeightedEpisode], Source]:
+        """Return the episodes with ratios of probabilities and fitted values, and where the probabilities are from."""
+        stored = [stored_probabilities(episode) for episode in self._episodes]
+        known = [each for each in stored if each is not None]
+        if len(known) == len(stored):
+            source: Source = "stored"
+        else:
+            clone, source = self._clone(), "cloned"
+            known = [clone.probabilities(episode) for episode in self._episodes]
+        return [self._weighted(*each, q) for each in zip(self._episodes, known, strict=True)], source
+
+    def _weighted(self, episode: Episode, probabilities: Floats, q: FittedQ) -> WeightedEpisode:
+        algorithm = self._algorithm
+        seen = observations_of(episode, algorithm.device)
+        stored = torch.from_numpy(np.ascontiguousarray(episode.fields[ACT])).to(algorithm.device)
+        taken = algorithm.codec.from_storage(stored)
+        exploration = Exploration(algorithm.codec, 1, algorithm.device, self._seed, deterministic=True)
+        agrees = _numbers((best_actions(algorithm, seen, exploration) == taken).double())
+        return WeightedEpisode(
+            ratios=agrees / probabilities,
+            rewards=_rewards(episode),
+            values=_numbers(q.at(seen)),
+            action_values=_numbers(q.of(seen, taken)),
+            value_after=0.0 if episode.terminated else self._value_after(q, episode),
+        )
+
+    def _clone(self) -> Clone:
+        """Return a policy cloned from four fifths of the episodes, the rest of which tells when to stop."""
+        order = np.random.default_rng(self._seed.spawn(1)[0]).permutation(len(self._episodes))
+        held_out = order[: max(1, len(order) // 5)]
+        clone = Clone(*self._given(self._settings.fits + 2))
+        updates = min(self._settings.updates, _MOST_UPDATES_OF_CLONE)
+        learnt = self._storage(order[len(held_out) :], self._settings.fits + 2)
+        clone.fit(learnt, [self._episodes[row] for row in held_out], updates, self._settings.mini_batch_size)
+        return clone
+
+    def _fit(self, value: FittedValue, drawn: NDArray[np.int64], number: int) -> float:
+        storage, size = self._storage(drawn, number), self._settings.mini_batch_size
+        last = max(1, int(self._settings.updates * _LAST_PART))
+        if self._settings.updates > last:
+            value.fit(storage.generate_batches(self._settings.updates - last, size))
+        before = self.initial_values(value)[drawn].mean()
+        value.fit(storage.generate_batches(last, size))
+        return float(self.initial_values(value)[drawn].mean() - before)
+
+    def _storage(self, drawn: NDArray[np.int64], number: int) -> Storage:
+        """Return a storage of the drawn episodes, in which one that is drawn twice is twice."""
+        chosen = [self._episodes[row] for row in drawn]
+        made = ReplayBuffer.create_factory(size=sum(map(len, chosen)))
+        algorithm = self._algorithm
+        storage: Storage = made(algorithm.device, algorithm.actor, algorithm, DatasetEnvs(self._envs))
+        fill(storage, chosen, envs=self._envs)
+        storage.seed(self._seed_of(number, 1))
+        return storage
+
+    def _given(self, number: int) -> tuple[Algorithm, Factory[Actor], Any, np.random.SeedSequence]:
+        return self._algorithm, self._actor_factory, self._envs, self._seed_of(number, 0)
+
+    def _seed_of(self, number: int, purpose: int) -> np.random.SeedSequence:
+        return np.random.SeedSequence(self._seed.entropy, spawn_key=(1, number, purpose))
+
+    def _value_after(self, value: FittedValue, episode: Episode) -> float:
+        return float(value.at(observations_of(episode, self._algorithm.device, slice(-1, None))))
+
+
+def _rewards(episode: Episode) -> Floats:
+    return np.asarray(episode.fields[REW], np.float64).reshape(-1)
+
+
+def _discounted(rewards: Floats, gamma: float) -> float:
+    return float((rewards * gamma ** np.arange(len(rewards))).sum())
+
+
+def _numbers(values: torch.Tensor) -> Floats:
+    numbers: Floats = values.detach().double().cpu().numpy().reshape(-1)
+    return numbers
+
+
+def _joined(rows: Sequence[Any]) -> Any:
+    if isinstance(rows[0], dict):
+        return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
+    return torch.cat(list(rows))
+
+
+def _mean(values: Floats, random: np.random.Generator) -> Estimate:
+    """Return the mean of a number per episode, with its bootstrap interval."""
+    return Estimate(float(values.mean()), *interval(resamples_of(len(values), random) @ values / len(values)))
+
+
+def _of_few(value: float, resampled: Sequence[float]) -> Estimate:
+    """Return an estimate with the interval of a t distribution, whose scale is the deviation of few resamples."""
+    half = _t_quantile(len(resampled) - 1) * float(np.std(resampled, ddof=1))
+    return Estimate(value, value - half, value + half)
+
+
+def _t_quantile(freedom: int) -> float:
+    """Return the quantile 0.975 of Student's t distribution.
+
+    Exact for one and two degrees of freedom; for more by the expansion 26.7.5 of Abramowitz and Stegun, "Handbook of
+    Mathematical Functions" (1964), to one part in 800.
+    """
+    if freedom == 1:
+        return math.tan(0.475 * math.pi)
+    if freedom == 2:
+        return 0.95 * math.sqrt(2 / (1 - 0.95**2))
+    z = _Z
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + math.fsum(term / freedom**power for power, term in enumerate(terms, 1))

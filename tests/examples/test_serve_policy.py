@@ -1,0 +1,94 @@
+"""The web service of the examples answers with the actions of the policy."""
+
+import json
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.experiments import TrainedPolicy
+
+pytest.importorskip("fastapi", reason="the web service needs the package fastapi")
+pytest.importorskip("uvicorn", reason="the web service needs the package uvicorn")
+pytestmark = pytest.mark.long
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "serve_policy.py"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "run"
+    scheme = prl.Scheme(
+        prl.PPO.create_factory(num_mini_batch=1, test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory="gru", memory_size=4),
+        prl.GAEBuffer.create_factory(size=20),
+        prl.VecEnv.create_factory("Pendulum-v1"),
+        seed=1,
+    )
+    with prl.Learner(scheme, 40, folder) as learner:
+        learner.run()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(run: Path) -> Iterator[str]:
+    """The address of a running service that remembers two clients."""
+    arguments = [sys.executable, str(SCRIPT), str(run), "--port", "0", "--most-clients", "2"]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as service:
+        assert service.stderr is not None
+        found = next((re.search(r"http://[\d.]+:\d+", line) for line in service.stderr if "running on" in line), None)
+        assert found is not None, "the service ended"
+        yield found[0]
+        service.terminate()
+
+
+def answer(address: str, **question: Any) -> Any:
+    content = json.dumps(question).encode()
+    request = urllib.request.Request(f"{address}/act", content, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)["action"]
+
+
+def test_the_service_describes_the_policy(address: str) -> None:
+    with urllib.request.urlopen(f"{address}/policy", timeout=60) as response:
+        found = json.load(response)
+    assert found["algorithm"] == "PPO"
+    assert found["observation_space"].startswith("Box(")
+
+
+def test_each_client_gets_the_actions_of_a_policy_with_its_own_memory(address: str, run: Path) -> None:
+    algorithm = prl.load_policy(run).algorithm
+    ours = {name: TrainedPolicy(algorithm) for name in ("one", "other")}
+    random = np.random.default_rng(0)
+    for step in range(3):
+        for name, policy in ours.items():
+            seen = random.normal(size=3).astype(np.float32)
+            theirs = answer(address, observation=seen.tolist(), client=name, begins=step == 0)
+            np.testing.assert_allclose(theirs, policy(seen), rtol=1e-5, atol=1e-6)
+    seen = [0.5, -0.5, 0.1]
+    ours["one"].reset()
+    np.testing.assert_allclose(
+        answer(address, observation=seen, client="one", begins=True), ours["one"](seen), rtol=1e-5
+    )
+
+
+def test_the_client_that_has_not_asked_for_the_longest_time_is_forgotten(address: str, run: Path) -> None:
+    policy, seen = prl.load_policy(run), [1.0, 0.0, -1.0]
+    first = policy(seen)
+    for number, name in enumerate(["a", "b", "c", "a"]):
+        theirs = answer(address, observation=seen, client=f"{name} of those forgotten")
+        np.testing.assert_allclose(theirs, first, rtol=1e-5, err_msg=f"question {number}")
+
+
+def test_an_observation_of_another_shape_is_refused_with_the_reason(address: str) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        answer(address, observation=[1.0, 2.0])
+    assert refused.value.code == 422
+    assert "the observation must have the shape (3,)" in refused.value.read().decode()

@@ -1,0 +1,128 @@
+"""``evaluate --data``: the values of policy and data, and what follows from them."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.__main__ import main
+from pytorchrl.commands.value_on_data import conclusions
+from pytorchrl.experiments.policies.importance_sampling import ImportanceEstimates
+from pytorchrl.experiments.policies.value_from_data import ValueFromData
+from pytorchrl.logging.bootstrap import Estimate
+from tests.support.data_sets import recorded
+
+QUICK = ("--fits", "2", "--updates", "8")
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> str:
+        monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *map(str, arguments)])
+        main()
+        return " ".join(capsys.readouterr().out.split())
+
+    return run
+
+
+def trained(command: Any, algorithm: str, data: Path, *further: str) -> str:
+    small = ("--actor.hidden-sizes", "8", "--algorithm.mini-batch-size", "8", "--steps", "3")
+    command("train", "--algorithm", algorithm, "--data", data, *small, *further, "--log-dir", "runs/one")
+    return "runs/one/seed-1"
+
+
+def test_a_run_is_evaluated_on_the_episodes_that_it_held_out(command: Any, tmp_path: Path) -> None:
+    data = recorded(tmp_path / "balanced.npz", steps=200)
+    run = trained(command, "discrete-bcq", data, "--select", 'SelectEpisodes(part="train", validation_share=0.4)')
+    printed = command("evaluate", run, "--data", data, *QUICK)
+    assert "on 4 episodes of" in printed
+    assert 'part="validation"' in printed or "part='validation'" in printed
+    assert "of them take about" in printed
+    for name in ("policy, fitted Q evaluation", "data, their own policy", "policy - data", "effective episodes"):
+        assert name in printed
+    assert "return discounted by 0.99 a step" in printed
+    assert "probabilities of a clone of the data" in printed
+    assert "learnt from these episodes" not in printed
+    on_all = command("evaluate", run, "--data", data, *QUICK, "--select", "SelectEpisodes(max_episodes=6)")
+    assert "on 6 episodes of" in on_all
+    assert "The run learnt from these episodes, which makes the policy's value too high. Hold some out" in on_all
+
+
+def test_continuous_actions_have_no_importance_weighted_estimates(command: Any, tmp_path: Path) -> None:
+    data = recorded(tmp_path / "damped.npz", "Pendulum-v1", 60)
+    printed = command("evaluate", trained(command, "td3bc", data), "--data", data, *QUICK)
+    assert "policy, fitted Q evaluation" in printed
+    assert "effective episodes" not in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--explore",), "--data evaluates the greedy actions, which load_policy takes; leave out --explore"),
+        (("--select", "7"), r"--select must be a SelectEpisodes\(...\), such as .*, got '7'"),
+        (("--fits", "0"), "--fits must be at least 1, got 0"),
+        (("--fits", "1"), "at least two episodes and two fits, got 3 and 1"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_by_name(
+    options: tuple[str, ...], message: str, command: Any, tmp_path: Path
+) -> None:
+    data = recorded(tmp_path / "damped.npz", "Pendulum-v1", 60)
+    run = trained(command, "td3bc", data)
+    with pytest.raises(SystemExit, match=message):
+        command("evaluate", run, "--data", data, "--updates", "2", *options)
+
+
+FOUND = ValueFromData(
+    policy=Estimate(10.0, 9.0, 11.0),
+    behaviour=Estimate(7.0, 6.5, 7.5),
+    difference=Estimate(3.0, 1.0, 5.0),
+    behaviour_return=Estimate(8.0, 7.0, 9.0),
+    importance=None,
+    probabilities=None,
+    last_change=0.1,
+    episodes=50,
+    steps=500,
+    terminated=50,
+    gamma=0.9,
+    seconds=1.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("difference", "sentence"),
+    [
+        (Estimate(3.0, 1.0, 5.0), "higher than the data's by 3, and the interval of this difference lies above 0"),
+        (Estimate(-3.0, -5.0, -1.0), "lower than the data's by 3, and the interval of this difference lies below 0"),
+        (Estimate(3.0, -1.0, 7.0), "contains 0: these data do not tell whether the policy is better"),
+    ],
+)
+def test_a_sentence_says_what_follows_from_the_difference(difference: Estimate, sentence: str) -> None:
+    (said,) = conclusions(replace(FOUND, difference=difference), None, None)
+    assert sentence in said
+
+
+def test_sentences_say_what_makes_the_values_unsure() -> None:
+    few = ImportanceEstimates(*[Estimate(1.0, 0.0, 2.0)] * 3, effective_episodes=2.5)
+    said = conclusions(replace(FOUND, last_change=-0.9, importance=few), None, None)
+    assert "over the last quarter of their updates, the value changed by -0.9. Raise --updates." in said[1]
+    assert "rest on 2.5 effective episodes, fewer than 10" in said[2]
+
+
+def test_the_parts_of_one_split_are_apart_and_those_of_others_are_not(command: Any, tmp_path: Path) -> None:
+    data = recorded(tmp_path / "balanced.npz", steps=100)
+    storage = prl.ReplayBuffer.create_factory(size=None)
+    train = prl.SelectEpisodes(part="train", validation_share=0.2)
+    learnt: Any = prl.from_dataset(storage, data, select=train)
+    for chosen, sentences in (
+        (replace(train, part="validation"), 1),
+        (replace(train, part="validation", seed=4), 2),
+        (train, 2),
+        (None, 2),
+    ):
+        assert len(conclusions(FOUND, learnt, chosen)) == sentences, chosen

@@ -1,0 +1,127 @@
+"""A policy's value from data alone: with its interval, beside that of the data, in the same unit."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import pytorchrl as prl
+from pytorchrl.experiments import TrainedPolicy
+from pytorchrl.experiments.policies.value_from_data import FitSettings, ValueFromData, _t_quantile, value_from_data
+from storages import Episode
+from storages.transition import ACT, LOGP, REW
+from tests.support.by_hand import envs_with, perturb
+from tests.support.comparison import assert_equal
+
+QUICK = FitSettings(fits=3, updates=150, mini_batch_size=64, lr=1e-2, polyak=0.9)
+ACTOR = prl.OffPolicyActor.create_factory(hidden_sizes=(16,))
+
+
+def policy(gamma: float = 0.9, **changes: Any) -> Any:
+    """DQN with random weights, for observations of three numbers."""
+    envs = envs_with(spaces.Discrete(2))
+    actor = prl.OffPolicyActor.create_factory(**({"hidden_sizes": (16,)} | changes))("cpu", envs)
+    perturb(actor, 1, 2.0)
+    return prl.DQN.create_factory(gamma=gamma)("cpu", actor, envs)
+
+
+def episodes(count: int, steps: int, *, terminated: bool, pays: Any, probability: float = 0.5) -> Iterator[Episode]:
+    """Episodes of random observations; action 1 has a probability, which is stored."""
+    random = np.random.default_rng(0)
+    for _ in range(count):
+        actions = (random.random((steps, 1)) < probability).astype(np.int64)
+        observations = random.normal(size=(steps + 1, 3)).astype(np.float32)
+        fields = {
+            ACT: actions,
+            REW: pays(observations[:-1], actions),
+            LOGP: np.log(np.where(actions == 1, probability, 1 - probability)),
+        }
+        yield Episode(observations, fields, terminated, not terminated)
+
+
+def for_agreement(algorithm: Any) -> Any:
+    """A reward of 1 wherever the data's action is the policy's."""
+    chosen = TrainedPolicy(algorithm)
+    return lambda observations, actions: (chosen(observations)[:, None] == actions).astype(np.float64)
+
+
+def assert_finds(found: ValueFromData, value: float, of_data: float) -> None:
+    assert found.policy.low < value < found.policy.high
+    assert found.policy.value == pytest.approx(value, rel=0.1)
+    assert found.behaviour.low < of_data < found.behaviour.high
+    assert found.difference.value == pytest.approx(found.policy.value - found.behaviour.value)
+
+
+@pytest.mark.long
+def test_intervals_hold_the_known_values_of_the_policy_and_of_the_data() -> None:
+    algorithm = policy()
+    # The policy earns 1 in each of three steps, the data with a probability of one half.
+    data = list(episodes(200, 3, terminated=True, pays=for_agreement(algorithm)))
+    found = value_from_data(algorithm, ACTOR, data, replace(QUICK, fits=6, updates=600))
+    total = 1 + 0.9 + 0.81
+    assert_finds(found, total, total / 2)
+    assert found.difference.low > 0
+    assert found.behaviour_return.low < 1.5 < found.behaviour_return.high
+    assert found.probabilities == "stored"
+    assert found.importance is not None
+    for estimate in (found.importance.ordinary, found.importance.weighted, found.importance.doubly_robust):
+        assert estimate.low < total < estimate.high
+    assert found.importance.effective_episodes == pytest.approx(200 / 8, rel=0.5)
+
+
+@pytest.mark.long
+def test_values_of_the_policy_and_of_cut_episodes_are_of_all_the_time_to_come() -> None:
+    algorithm = policy(gamma=0.8)
+    data = list(episodes(30, 4, terminated=False, pays=lambda seen, actions: np.ones((len(actions), 1))))
+    found = value_from_data(algorithm, ACTOR, data, replace(QUICK, updates=600))
+    for estimate in (found.policy, found.behaviour):
+        assert estimate.value == pytest.approx(1 / (1 - 0.8), rel=0.05)
+    assert found.behaviour_return.value == 4.0
+
+
+@pytest.mark.long
+def test_probabilities_that_the_data_lack_are_those_of_a_clone() -> None:
+    algorithm = policy()
+    pays = for_agreement(algorithm)
+    stored = list(episodes(300, 1, terminated=True, pays=pays, probability=0.3))
+    without = [replace(each, fields={name: each.fields[name] for name in (ACT, REW)}) for each in stored]
+    one, other = (value_from_data(algorithm, ACTOR, data, QUICK) for data in (stored, without))
+    assert (one.probabilities, other.probabilities) == ("stored", "cloned")
+    assert one.importance is not None
+    assert other.importance is not None
+    assert other.importance.ordinary.value == pytest.approx(one.importance.ordinary.value, rel=0.2)
+
+
+@pytest.mark.long
+def test_the_same_seed_gives_the_same_values_and_leaves_the_policy_as_it_was() -> None:
+    algorithm = policy()
+    data = list(episodes(20, 2, terminated=True, pays=for_agreement(algorithm)))
+    before, told = algorithm.state_dict(), list[float]()
+    found = [
+        value_from_data(algorithm, ACTOR, data, replace(QUICK, updates=20), seed, told.append) for seed in (1, 1, 2)
+    ]
+    one, again, other = (replace(each, seconds=0.0) for each in found)
+    assert one == again
+    assert one != other
+    assert len(told) == 3
+    assert min(told) > 0
+    assert_equal(algorithm.state_dict(), before)
+
+
+def test_too_few_episodes_and_fits_and_a_memory_are_refused(tmp_path: Path) -> None:
+    algorithm = policy()
+    data = list(episodes(2, 2, terminated=True, pays=for_agreement(algorithm)))
+    for fewer, settings in ((data[:1], QUICK), (data, replace(QUICK, fits=1))):
+        with pytest.raises(ValueError, match="an interval needs at least two episodes and two fits, got"):
+            value_from_data(algorithm, ACTOR, fewer, settings)
+    with pytest.raises(ValueError, match="learns from single transitions, and the actor has a memory"):
+        value_from_data(policy(memory="gru", memory_size=4), ACTOR, data, QUICK)
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.706), (2, 4.303), (3, 3.182), (9, 2.262), (29, 2.045)])
+def test_intervals_of_few_fits_are_as_wide_as_those_of_students_distribution(freedom: int, quantile: float) -> None:
+    assert _t_quantile(freedom) == pytest.approx(quantile, rel=2e-3)
