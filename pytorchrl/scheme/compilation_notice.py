@@ -61,4 +61,4 @@ class CompilationNotice(numba_events.Listener):
 def announce_compilation() -> None:
     """Tell from now on that kernels are compiled, in a process that no other one of Python has started."""
     if parent_process() is None:
-        numba_events.register(_COMPILATION, CompilationNotice())
+        numba_events.register(_COMPILATION, CompilationNotice())  # type: ignore[no-untyped-call]

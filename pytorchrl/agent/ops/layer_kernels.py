@@ -178,9 +178,9 @@ def apply_layers_by_columns(
 
 
 @inlined_kernel
-def _widest(layers: NDArray[np.int64]) -> int:
+def _widest(layers: NDArray[np.int64]) -> Any:
     """Return the largest number of inputs or outputs of a layer."""
-    widest = np.int64(0)
+    widest: Any = np.int64(0)
     for layer in range(len(layers)):
         widest = max(widest, layers[layer, 2], layers[layer, 3])
     return widest

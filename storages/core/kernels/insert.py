@@ -76,7 +76,8 @@ LARGEST_NUMBER = 2**31 - 1
 
 _LARGEST_PREFETCHED_BYTES = 2**16
 _CACHE_LINE_BYTES = 64
-_ONE_STEP, _CONTINUES = np.int64(1), np.bool_(True)
+_ONE_STEP: Any = np.int64(1)
+_CONTINUES: Any = np.bool_(True)
 """Not Python's numbers, for which as literals numba would compile a function a second time."""
 _EXPONENT_16 = np.int32(0x7C00)
 _EXPONENT_32, _EXPONENT_64 = np.int32(0x7F800000), np.int64(0x7FF0000000000000)

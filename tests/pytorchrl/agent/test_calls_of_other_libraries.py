@@ -51,12 +51,12 @@ def parts() -> dict[str, Any]:
         (lambda: prl.PPO.create_factory().training(lr=1e-3), AttributeError, "arguments of create_factory"),  # type: ignore[attr-defined]
         (lambda: prl.PPO.create_factory(lr=lambda p: 1e-3 * p), ValueError, "LinearSchedule(initial, final)"),  # type: ignore[arg-type, return-value]
         (lambda: prl.VecEnv.create_factory(made_vector()), ValueError, "create_factory(make_env, num_envs=2)"),  # type: ignore[arg-type]
-        (lambda: prl.VecEnv.create_factory(vector_with_a_spec()), ValueError, "('CartPole-v1', num_envs=2)"),  # type: ignore[arg-type]
+        (lambda: prl.VecEnv.create_factory(vector_with_a_spec()), ValueError, "'CartPole-v1', num_envs=2"),  # type: ignore[arg-type]
         (lambda: prl.VecEnv.create_factory(PeersVectorEnv()), ValueError, "num_envs=3"),  # type: ignore[arg-type]
         (lambda: prl.VecEnv.create_factory([made_vector] * 4), ValueError, "num_envs=4"),  # type: ignore[arg-type]
         (lambda: prl.VecEnv.create_factory(made_vector)(), ValueError, "it has to make one environment"),  # type: ignore[arg-type]
         (lambda: prl.Scheme(**parts() | {"algo_factory": prl.DQN}), ValueError, "write DQN.create_factory()"),
-        (lambda: prl.Scheme(**parts() | {"train_envs_factory": "Acrobot-v1"}), ValueError, "create_factory('Acrobot-v1'"),
+        (lambda: prl.Scheme(**parts() | {"train_envs_factory": "Acrobot-v1"}), ValueError, "'Acrobot-v1', num_envs"),
         (lambda: prl.Scheme(**parts() | {"train_envs_factory": gym.make("Acrobot-v1")}), ValueError, "'Acrobot-v1'"),
     ],
 )  # fmt: skip
