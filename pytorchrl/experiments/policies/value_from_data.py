@@ -271,8 +271,8 @@ def _refuse_other_observations(episode: Episode, space: spaces.Space[Any]) -> No
     if found != expected:
         shown = " and ".join(f"{name} {shape}".strip() for name, shape in found.items())
         raise ValueError(
-            f"the policy takes observations of {space}, and those of the data are {shown}; name data of the environment "
-            f"that it was trained for"
+            f"the policy takes observations of {space}, and those of the data are {shown}; name data of the "
+            f"environment that it was trained for"
         )
 
 
