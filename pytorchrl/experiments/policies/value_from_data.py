@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -108,13 +108,15 @@ def value_from_data(
         after_first: called with the seconds of the first fit, after it.
 
     Raises:
-        ValueError: the policy is recurrent or uses rewards, or there are fewer than two episodes or fits.
+        ValueError: the policy is recurrent or uses rewards, the data have other observations than it takes, or there
+            are fewer than two episodes or fits.
     """
     begun, episodes = time.perf_counter(), [episode for episode in episodes if len(episode)]
     if len(episodes) < 2 or settings.fits < 2:
         raise ValueError(
             f"an interval needs at least two episodes and two fits, got {len(episodes)} and {settings.fits}"
         )
+    _refuse_other_observations(episodes[0], algorithm.actor.observation_space)
     fits = _Fits(algorithm, actor_factory, episodes, settings, np.random.SeedSequence(seed))
     random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     everything = np.arange(len(episodes))
@@ -254,6 +256,24 @@ class _Fits:
 
     def _value_after(self, value: FittedValue, episode: Episode) -> float:
         return float(value.at(observations_of(episode, self._algorithm.device, slice(-1, None))))
+
+
+def _refuse_other_observations(episode: Episode, space: spaces.Space[Any]) -> None:
+    """Refuse data whose observations have other parts or shapes than those of the policy.
+
+    Raises:
+        ValueError: they do.
+    """
+    seen = episode.observations
+    found = {name: part.shape[1:] for name, part in (seen.items() if isinstance(seen, Mapping) else [("", seen)])}
+    parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
+    expected = {name: part.shape or (1,) for name, part in parts.items()}
+    if found != expected:
+        shown = " and ".join(f"{name} {shape}".strip() for name, shape in found.items())
+        raise ValueError(
+            f"the policy takes observations of {space}, and those of the data are {shown}; name data of the "
+            f"environment that it was trained for"
+        )
 
 
 def _rewards(episode: Episode) -> Floats:

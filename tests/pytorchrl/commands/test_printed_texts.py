@@ -102,7 +102,12 @@ CASES: dict[str, list[Callable[[Places], Arguments]]] = {
     ],
     "resume": [lambda at: (at.run, "--target-steps", "120"), lambda at: (at.texts,)],
     "repeat": [lambda at: (at.run, at.written, "--target-steps", "30"), lambda at: (at.texts, at.written)],
-    "evaluate": [lambda at: (at.run, "--episodes", "1"), lambda at: (at.texts,)],
+    "evaluate": [
+        lambda at: (at.run, "--episodes", "1"),
+        lambda at: (at.texts,),
+        lambda at: (at.run, "--data", at.data, "--fits", "2", "--updates", "2"),
+        lambda at: (at.run, "--data", at.data, "--select", TEXT),
+    ],
     "evaluations": [
         lambda at: (at.run,),
         lambda at: (at.texts,),

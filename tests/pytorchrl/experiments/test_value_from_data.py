@@ -124,6 +124,16 @@ def test_too_few_episodes_and_fits_and_a_memory_are_refused(tmp_path: Path) -> N
         value_from_data(policy(memory="gru", memory_size=4), ACTOR, data, QUICK)
 
 
+@pytest.mark.parametrize(
+    ("observations", "shown"), [(np.zeros((3, 5)), r"\(5,\)"), ({"a": np.zeros((3, 3))}, r"a \(3,\)")]
+)
+def test_data_of_other_observations_are_refused_with_their_shapes(observations: Any, shown: str) -> None:
+    algorithm = policy()
+    data = [replace(each, observations=observations) for each in episodes(2, 2, terminated=True, pays=for_action_1)]
+    with pytest.raises(ValueError, match=rf"takes observations of Box\(.*\), and those of the data are {shown}; name"):
+        value_from_data(algorithm, ACTOR, data, QUICK)
+
+
 @pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.706), (2, 4.303), (3, 3.182), (9, 2.262), (29, 2.045)])
 def test_intervals_of_few_fits_are_as_wide_as_those_of_students_distribution(freedom: int, quantile: float) -> None:
     assert _t_quantile(freedom) == pytest.approx(quantile, rel=2e-3)
