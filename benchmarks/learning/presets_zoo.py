@@ -58,9 +58,9 @@ def write_page(zoo: Path) -> None:
         "The best policy of each measured preset of a small task, as its run ended with it or as an evaluation during "
         f'the run found it: `prl.load_policy("zoo:NAME")`, `python -m pytorchrl play zoo:NAME`. Returns are means over '
         f"{EPISODES} episodes that {COPIES} copies of the environment play, seeded by {SEED}, of actions that are "
-        "deterministic, and over the first one of each copy; a test replays them. `train --algorithm ALGORITHM --env ENVIRONMENT --seeds SEED` trained "
-        "them, with the [preset](../../docs/presets.md). Files have weights and compositions, no state of optimisers. "
-        "Written by `benchmarks/learning/presets.py --zoo`."
+        "deterministic, and over the first one of each copy; a test replays them. `train --algorithm ALGORITHM --env "
+        "ENVIRONMENT --seeds SEED` trained them, with the [preset](../../docs/presets.md). Files have weights and "
+        "compositions, no state of optimisers. Written by `benchmarks/learning/presets.py --zoo`."
     )
     table = [f"| {' | '.join(row)} |" for row in rows]
     write_atomically(

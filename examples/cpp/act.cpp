@@ -5,6 +5,7 @@
 // Each line is an observation, numbers between spaces, and the numbers of its action are printed in a line. A recurrent
 // policy takes the number of its states, "states" in the file's metadata; an empty line begins another episode.
 
+#include <ATen/Parallel.h>
 #include <torch/script.h>
 
 #include <iostream>

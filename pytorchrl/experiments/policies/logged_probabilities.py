@@ -90,7 +90,8 @@ class Clone:
         least, weights = self._surprise(held_out), copy.deepcopy(self._clone.actor.state_dict())
         for number, batch in enumerate(learnt.generate_batches(updates, mini_batch_size), 1):
             self._clone.update(batch)
-            if number % _EVERY == 0 and (surprise := self._surprise(held_out)) < least:
+            is_due = number % _EVERY == 0 or number == updates
+            if is_due and (surprise := self._surprise(held_out)) < least:
                 least, weights = surprise, copy.deepcopy(self._clone.actor.state_dict())
         self._clone.actor.load_state_dict(weights)
 

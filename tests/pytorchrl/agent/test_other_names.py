@@ -85,7 +85,6 @@ PARTS = {"algorithm": prl.PPO, "actor": prl.OnPolicyActor, "storage": prl.GAEBuf
         ("--learning-rate", "here it is --algorithm.lr"),
         ("--total-timesteps", "here it is --steps"),
         ("--n-envs", "here it is --num-envs"),
-        ("--seed", "here it is --seeds"),
         ("--storage.buffer-size", "here it is --storage.size"),
         ("--hidden-sizes", "did you mean --actor.hidden-sizes?"),
         ("--actor.net-arch", "here it is --actor.hidden-sizes"),

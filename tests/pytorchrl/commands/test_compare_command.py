@@ -79,6 +79,7 @@ def test_six_runs_are_plotted_and_compared_without_being_modified(
     assert {file: file.read_bytes() for file in (tmp_path / "runs").rglob("*") if file.is_file()} == before
 
 
+@pytest.mark.long
 def test_names_order_and_size_are_options_of_figures_and_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.commands import train as train_command
 from pytorchrl.commands.composition import presets
 from pytorchrl.commands.composition.described_run import described_run
 from pytorchrl.commands.composition.description import merge_descriptions, read_yaml
@@ -116,17 +117,26 @@ def test_usual_tasks_have_presets_of_ppo_and_of_algorithms_with_replay(env: str,
         assert name == f"{algorithm}, {env}"
 
 
-def test_train_names_the_return_that_a_preset_has_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_names_the_return_that_a_preset_has_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / RETURNS).write_text("DQN: {CartPole-v1: {steps: 60000, returns: [480.0, 500.0]}}\n")
-    monkeypatch.setattr(presets, "_FOLDER", tmp_path)
-    presets._content.cache_clear()
-    try:
-        said = measured_return("DQN", "CartPole-v1")
-        assert said == "Its policies reached a mean return of 490.0 over 2 seeds after 60,000 steps."
-        assert measured_return("DQN", "Acrobot-v1") is None
-        assert measured_return("PPO", "CartPole-v1") is None
-    finally:
-        presets._content.cache_clear()
+    monkeypatch.chdir(tmp_path)
+    original = presets._content
+    monkeypatch.setattr(
+        presets, "_content", lambda file: read_yaml(tmp_path / file) if file == RETURNS else original(file)
+    )
+    monkeypatch.setattr(train_command, "_train_all", lambda described: None)
+    said = "Its policies reached a mean return of 490.0 over 2 seeds after 60,000 steps."
+    train_command.train(["--algorithm", "dqn", "--env", "CartPole-v1"])
+    assert said in " ".join(capsys.readouterr().out.split())
+    for others in (
+        ["--algorithm", "dqn", "--env", "Acrobot-v1"],
+        ["--algorithm", "dqn", "--env", "CartPole-v1", "--no-preset"],
+    ):
+        train_command.train(others)
+        assert "mean return" not in capsys.readouterr().out
+    assert measured_return("PPO", "CartPole-v1") is None
 
 
 def test_measured_returns_are_of_presets_as_they_are() -> None:

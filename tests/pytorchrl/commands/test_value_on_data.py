@@ -36,6 +36,7 @@ def trained(command: Any, algorithm: str, data: Path, *further: str) -> str:
     return "runs/one/seed-1"
 
 
+@pytest.mark.long
 def test_a_run_is_evaluated_on_the_episodes_that_it_held_out(command: Any, tmp_path: Path) -> None:
     data = recorded(tmp_path / "balanced.npz", steps=200)
     run = trained(command, "discrete-bcq", data, "--select", 'SelectEpisodes(part="train", validation_share=0.4)')

@@ -35,6 +35,10 @@ def test_the_settings_given_to_train_again_compose_the_same_run(settings: tuple[
     assert config_of(["--no-preset", *(f"--{name}={value}" for name, value in given.items())]) == config
 
 
+def test_a_sweep_may_choose_the_seed_by_the_name_that_the_config_has() -> None:
+    assert described_run([*RUN.split(), "--seed=7"]).seeds == [7]
+
+
 def test_numbers_and_lists_stay_what_they_are_and_objects_are_texts() -> None:
     schedule = {"name": "LinearSchedule", "hyper_parameters": {"initial": 1.0, "final": 0.05}}
     settings = {

@@ -117,6 +117,7 @@ def test_without_settings_a_run_is_logged_into_its_folder_without_network(
     assert warnings(caplog) == []
 
 
+@pytest.mark.long
 def test_a_run_has_a_project_a_group_of_its_seeds_a_name_and_tags(tmp_path: Path) -> None:
     runs = []
     for seed, lr in ((1, 0.1), (2, 0.1), (3, 0.2)):
