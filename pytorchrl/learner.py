@@ -36,7 +36,7 @@ from pytorchrl.scheme.evaluation import Evaluation
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.terminal import tell
 from storages.closing import Closing, close_all
-from storages.component.other_names import missing_attribute_error
+from storages.component.other_names import refuse_attribute
 
 _Path: TypeAlias = str | os.PathLike[str]
 
@@ -416,7 +416,7 @@ class Learner(Closing):
     if not TYPE_CHECKING:  # for which each name would exist
 
         def __getattr__(self, name):
-            raise missing_attribute_error(self, type(self).__name__, name, LEARNER_METHODS)
+            return refuse_attribute(self, type(self).__name__, name, LEARNER_METHODS)
 
     def _next_commands(self) -> Mapping[str, str]:
         factories = self.scheme.factories

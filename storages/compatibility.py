@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from storages.component.declared import defaults_of
 from storages.component.factory import Factory
+from storages.component.other_names import refuse_attribute
 from storages.other_names import NEVER_CALLED, NO_ITEMS, STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
 from storages.saving import load_state_without_contents, state_without_contents
 from storages.slices import append_values, steps_of
@@ -47,8 +48,7 @@ def missing_attribute(storage: Any, name: str) -> Any:
             f"{owner}.{name} is now {here}; the old name goes with the next version", DeprecationWarning, stacklevel=2
         )
         return found(storage)
-    hint = f": {STORAGE_ATTRIBUTES[name]}" if name in STORAGE_ATTRIBUTES else ""
-    raise AttributeError(f"{owner!r} object has no attribute {name!r}{hint}", name=name)
+    return refuse_attribute(storage, owner, name, STORAGE_ATTRIBUTES)
 
 
 def refuse_index(storage: Any, index: Any) -> Any:

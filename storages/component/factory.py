@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, da
 
 from storages.component.annotations import conform_named
 from storages.component.declared import declarations_of, defaults_of, hyper_parameters_of, parameter
-from storages.component.other_names import OtherNames, missing_attribute_error, unknown_hyper_parameter
+from storages.component.other_names import OtherNames, refuse_attribute, unknown_hyper_parameter
 from storages.component.own_init import context_by_name
 from storages.component.setting import Configured, text_of
 
@@ -139,7 +139,7 @@ class Factory(Configured, Generic[T_co]):
         def __getattr__(self, name):
             # Copies and unpickled factories have no class at first.
             cls = None if name.startswith("_") else self._cls
-            raise missing_attribute_error(self, "Factory", name, getattr(cls, "other_methods", {}))
+            return refuse_attribute(self, "Factory", name, getattr(cls, "other_methods", {}))
 
     @property
     def cls(self) -> type[T_co]:

@@ -22,18 +22,24 @@ def unknown_hyper_parameter(cls: Any, name: str, declared: Mapping[str, Any]) ->
     return f"{cls.__name__}: unknown hyper-parameter {name!r}; {hint}{known}"
 
 
-def missing_attribute_error(owner: object, kind: str, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
-    """Make the error about an attribute that an object does not have, with what is here instead of another library's.
+def refuse_attribute(owner: object, kind: str, name: str, elsewhere: Mapping[str, str]) -> Any:
+    """Raise the error about an attribute that an object does not have, with what is here instead of another library's.
 
     Args:
-        owner: the object.
+        owner: the object, whose ``__getattr__`` calls this.
         kind: what it is called, such as the name of its class.
         name: of the attribute.
         elsewhere: what to write here, for names of other libraries.
+
+    Raises:
+        AttributeError: always.
     """
+    if hasattr(type(owner), name):
+        # A property raised an AttributeError, which Python replaces by that of __getattr__: raise it again.
+        return object.__getattribute__(owner, name)
     hint = f": {elsewhere[name]}" if name in elsewhere else ""
     # Where there is no such text, Python adds the nearest name.
-    return AttributeError(f"{kind!r} object has no attribute {name!r}{hint}", name=name, obj=None if hint else owner)
+    raise AttributeError(f"{kind!r} object has no attribute {name!r}{hint}", name=name, obj=None if hint else owner)
 
 
 def hint_for(name: str, declared: Mapping[str, object], other_names: OtherNames) -> str:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from storages.component.other_names import missing_attribute_error
+from storages.component.other_names import refuse_attribute
 
 T = TypeVar("T")
 _DISCRETE_OR_ANY = ("discrete", "any")
@@ -72,7 +72,7 @@ def missing_method(algorithm: Any, name: str) -> Any:
     Raises:
         AttributeError: always; the text says what to write instead of a method of another library.
     """
-    raise missing_attribute_error(algorithm, type(algorithm).__name__, name, algorithm.other_methods)
+    return refuse_attribute(algorithm, type(algorithm).__name__, name, algorithm.other_methods)
 
 
 def refuse_unused_overrides(cls: Any) -> None:

@@ -108,6 +108,31 @@ def test_an_array_or_a_tensor_in_place_of_an_output_names_outputs(output: Any) -
         prl.EpsilonGreedy(0.1).check_output(output)
 
 
+class BrokenAlgorithm(prl.DQN):
+    @property
+    def share(self) -> float:
+        return self.misspelt  # type: ignore[no-any-return,attr-defined]
+
+
+class BrokenBuffer(prl.ReplayBuffer):
+    @property
+    def share(self) -> float:
+        return self.misspelt  # type: ignore[no-any-return,attr-defined]
+
+
+def test_a_mistake_in_a_property_is_named_and_not_the_property() -> None:
+    scheme = prl.Scheme(
+        **parts()
+        | {
+            "algo_factory": BrokenAlgorithm.create_factory(start_steps=10),
+            "storage_factory": BrokenBuffer.create_factory(size=100),
+        }
+    )
+    for part in (scheme.algorithm, scheme.storage):
+        with pytest.raises(AttributeError, match="no attribute 'misspelt'"):
+            _ = part.share
+
+
 def test_a_factory_is_copied_and_pickled_although_it_answers_to_unknown_names() -> None:
     factory = prl.PPO.create_factory(lr=1e-3)
     assert copy.deepcopy(factory) == pickle.loads(pickle.dumps(factory)) == factory
