@@ -1,5 +1,6 @@
 """Compose a scheme of an algorithm and an environment in one call, with the defaults of `train`."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -15,38 +16,45 @@ from storages.component.factory import Factory
 
 
 def compose(
-    algorithm: str | Factory[Algorithm],
+    algorithm: str | type[Algorithm] | Factory[Algorithm],
     env: str | Callable[..., Any] | Factory[VecEnv],
     *,
-    actor: str | Factory[Actor] | None = None,
-    storage: str | Factory[Storage] | None = None,
+    actor: str | type[Actor] | Factory[Actor] | None = None,
+    storage: str | type[Storage] | Factory[Storage] | None = None,
     num_envs: int | None = None,
     preprocessing: bool = True,
     **others: Any,
 ) -> Scheme:
     """Make a scheme of an algorithm and an environment; parts that are not given are chosen to fit.
 
-    Parts are given by name, as on the command line, or as factories. An algorithm given by name takes the
+    Parts are given by name, as on the command line, or as factories. An algorithm given by name or class takes the
     hyper-parameters of the preset for the environment, if there is one (see docs/presets.md), as in `train`; one given
     as a factory keeps its own, and no preset is used. The scheme's `config` shows what was chosen.
 
     Args:
-        algorithm: "DQN", or a factory.
+        algorithm: "DQN", the class, or a factory.
         env: an environment's id, a callable that makes one, or a factory of environments.
-        actor: "OffPolicyActor", or a factory; one that fits the storage where left out.
-        storage: "PER", or a factory; one that the algorithm learns from where left out.
+        actor: "OffPolicyActor", the class, or a factory; one that fits the storage where left out.
+        storage: "PER", the class, or a factory; one that the algorithm learns from where left out.
         num_envs: copies of the environment; the preset's, or one, where left out.
         preprocessing: whether games of Atari given by id are those of :func:`atari_envs`; else their frames are raw.
         others: arguments of :class:`Scheme`, such as `seed` and `device`.
 
     Raises:
         CompositionError: a name means no part, or the parts do not fit together.
+        TypeError: there is no such argument.
         ValueError: `num_envs` is given beside a factory of environments.
     """
     if isinstance(env, Factory) and num_envs is not None:
         raise ValueError(
             "compose: num_envs conflicts with the factory given as env; set it there: create_factory(..., num_envs=...)"
         )
+    if unknown := others.keys() - inspect.signature(Scheme).parameters.keys():
+        raise TypeError(
+            f"compose: there is no argument {', '.join(sorted(unknown))}; hyper-parameters are arguments of factories, "
+            f"such as compose(PPO.create_factory(lr=1e-3), env)"
+        )
+    algorithm, actor, storage = (_name_or_factory(part) for part in (algorithm, actor, storage))
     given = {"algorithm": algorithm, "actor": actor, "storage": storage, "env": env}
     factories = {kind: part for kind, part in given.items() if isinstance(part, Factory)}
     chosen: dict[str, Any] = {
@@ -62,3 +70,7 @@ def compose(
         merge_descriptions(fit_preset(preset, chosen), chosen, {"preprocessing": preprocessing}), factories
     )
     return Scheme(parts.algorithm, parts.actor, parts.storage, parts.envs, **others)
+
+
+def _name_or_factory(part: Any) -> Any:
+    return part.__name__ if isinstance(part, type) else part

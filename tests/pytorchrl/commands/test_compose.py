@@ -18,6 +18,23 @@ def test_an_algorithm_given_by_name_is_composed_with_its_preset() -> None:
         scheme.close()
 
 
+def test_classes_mean_the_same_as_their_names() -> None:
+    by_class = prl.compose(prl.SAC, "Pendulum-v1", storage=prl.PERBuffer, actor=prl.OffPolicyActor)
+    by_name = prl.compose("SAC", "Pendulum-v1", storage="PER", actor="OffPolicyActor")
+    try:
+        assert by_class.config == by_name.config
+    finally:
+        by_class.close()
+        by_name.close()
+
+
+def test_hyper_parameters_beside_the_parts_are_refused_with_what_to_write() -> None:
+    with pytest.raises(
+        TypeError, match=r"no argument learning_rate, lr; .* compose\(PPO.create_factory\(lr=1e-3\), env\)"
+    ):
+        prl.compose("PPO", "CartPole-v1", lr=1e-3, learning_rate=1e-3)
+
+
 def test_given_factories_are_used_unchanged_and_without_a_preset() -> None:
     algorithm = prl.PPO.create_factory(lr=1e-2)
     storage = prl.GAEBuffer.create_factory(size=32)
