@@ -35,7 +35,7 @@ def test_targets_follow_in_every_third_update_alone(case: Case, polyak: float) -
     if case.algorithm is prl.ResidualDQN:
         pytest.skip("it has no target network")
     algorithm = made(case, target_update_interval=3, polyak=polyak)
-    targets = [target.network for target in algorithm.training.targets.values() if target.polyak == "polyak"]
+    targets = [target.network for target in algorithm.training.targets.values() if target.polyak_name == "polyak"]
     assert targets
     for _ in range(6):
         before = [copy.deepcopy(list(target.parameters())) for target in targets]
