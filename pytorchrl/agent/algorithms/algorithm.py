@@ -58,10 +58,7 @@ class Algorithm(Changeable, ABC):
     """
 
     context = ("device", "actor", "envs")
-    other_names = ALGORITHM_NAMES
-    other_methods = ALGORITHM_METHODS
-    if not TYPE_CHECKING:  # for which each name would exist
-        __getattr__ = missing_method
+    other_names, other_methods = ALGORITHM_NAMES, ALGORITHM_METHODS
     unchangeable = frozenset({"optimizer", "optimizers", "compile"})
 
     actions: ClassVar[ActionKind] = "any"
@@ -89,8 +86,8 @@ class Algorithm(Changeable, ABC):
     test_every: CountOrZero = 10_000
     num_test_episodes: Count = 10
 
-    if not TYPE_CHECKING:
-        __new__ = new_of_parts
+    if not TYPE_CHECKING:  # for which each attribute would exist
+        __new__, __getattr__ = new_of_parts, missing_method
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

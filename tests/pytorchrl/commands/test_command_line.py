@@ -38,6 +38,7 @@ def test_plot_draws_several_runs_into_one_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = [trained(tmp_path / str(seed), seed) for seed in (1, 2)]
+    capsys.readouterr()
     command(monkeypatch, "plot", *runs, "-o", tmp_path / "curves.png")
     assert capsys.readouterr().out.strip() == str(tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

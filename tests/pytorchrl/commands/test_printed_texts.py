@@ -116,6 +116,7 @@ CASES: dict[str, list[Callable[[Places], Arguments]]] = {
     "play": [lambda at: (at.run, "--episodes", "1"), lambda at: (at.texts,)],
     "record": [lambda at: (at.run, "-o", at.written.with_name(f"{NAME}.gif")), lambda at: (at.texts, "-o", NAME)],
     "export": [lambda at: (at.run, "-o", at.written.with_name(f"{NAME}.pt2")), lambda at: (at.texts, "-o", NAME)],
+    "push": [lambda at: (at.texts, "user/name"), lambda at: (at.run, TEXT)],
     "ls": [lambda at: (at.folder,)],
     "show": [lambda at: (at.run,), lambda at: (at.texts,), lambda at: (at.texts, "--diff")],
     "env": [lambda at: (TEXT,), lambda at: ("CartPole-v1", "--env-kwargs", f"{{{TEXT!r}: 1}}")],
@@ -153,7 +154,7 @@ CASES: dict[str, list[Callable[[Places], Arguments]]] = {
     "data split": [lambda at: (at.data, "--train", at.written, "--validation", at.written.with_name(f"{NAME}.npz"))],
 }
 """Arguments of each command with which it prints names and texts, or refuses them."""
-REFUSED = ("sweep", "play", "env", "data make")
+REFUSED = ("sweep", "play", "push", "env", "data make")
 """Commands whose first case is refused; those of the others do what they are for."""
 
 

@@ -105,6 +105,7 @@ def test_all_evaluations_of_a_run_are_shown(
         assert row["mean"] == row["median"] == (row["minimum"] + row["maximum"]) / 2
         assert row["deviation"] == pytest.approx((row["maximum"] - row["minimum"]) / 2)
     monkeypatch.setattr(sys, "argv", ["pytorchrl", "evaluations", str(folder)])
+    capsys.readouterr()
     main()
     head, _, *shown = (line.split() for line in capsys.readouterr().out.splitlines() if line.strip())
     assert " ".join(head) == "steps seconds episodes mean median deviation minimum maximum length"
