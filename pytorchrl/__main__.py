@@ -15,24 +15,11 @@ from gymnasium.error import DependencyNotInstalled
 
 import pytorchrl
 import storages
-from pytorchrl.commands import (
-    comparing,
-    policies,
-    publishing,
-    runs,
-)
-from pytorchrl.commands import (
-    data as data_commands,
-)
-from pytorchrl.commands import (
-    env as env_command,
-)
-from pytorchrl.commands import (
-    inspect as inspect_command,
-)
-from pytorchrl.commands import (
-    train as train_command,
-)
+from pytorchrl.commands import comparing, policies, publishing, runs
+from pytorchrl.commands import env as env_command
+from pytorchrl.commands import inspect as inspect_command
+from pytorchrl.commands import train as train_command
+from pytorchrl.commands.data import commands as data_commands
 from pytorchrl.commands.shared import STOPPED, DataSets, Imports, Run, check_seed
 from pytorchrl.commands.sweeps import sweep as sweep_command
 from pytorchrl.experiments.runs.user_modules import import_modules

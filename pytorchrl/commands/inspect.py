@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import tyro
 
-from pytorchrl.commands.data import show
+from pytorchrl.commands.data.datasets import show
 from pytorchrl.commands.shared import Imports, Run
 from pytorchrl.experiments.inspection.episode_film import film_transition
 from pytorchrl.experiments.inspection.overview import directory_of_episodes, inspect_storage

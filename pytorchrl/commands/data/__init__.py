@@ -1,19 +1,1 @@
 """``python -m pytorchrl data``: make, collect, list, show, convert, merge, prune and split data sets."""
-
-from collections.abc import Callable
-
-from pytorchrl.commands.data.datasets import convert, ls, merge, prune, show, split
-from pytorchrl.commands.data.recording import collect, make
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "make": make,
-    "collect": collect,
-    "ls": ls,
-    "show": show,
-    "convert": convert,
-    "merge": merge,
-    "prune": prune,
-    "split": split,
-}
-
-__all__ = ["COMMANDS", "collect", "convert", "ls", "make", "merge", "prune", "show", "split"]

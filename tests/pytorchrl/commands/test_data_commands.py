@@ -11,7 +11,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.commands.data import COMMANDS
+from pytorchrl.commands.data.commands import COMMANDS
 from pytorchrl.experiments import collect_demonstrations
 from storages import Episode
 from storages.datasets import FORMATS, episodes_of, fill, open_dataset, return_of, write_dataset

@@ -15,7 +15,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import COMMANDS, main
-from pytorchrl.commands import data
+from pytorchrl.commands.data import commands as data
 from pytorchrl.terminal import printable
 from storages import Episode
 from storages.datasets import About, write_dataset
