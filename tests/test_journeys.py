@@ -74,7 +74,7 @@ def test_three_seeds_are_trained_by_a_command_and_compared(trained: tuple[Path, 
     assert "final IQM" in scores
     seeds_of = dict(re.findall(r"^ (DQN \+ \w+) +(\d+) ", scores, re.MULTILINE))
     assert seeds_of == {"DQN + PERBuffer": "3", "DQN + NStepReplayBuffer": "3"}
-    assert sorted(re.findall(r"DQN \+ (\w+)", improvement)) == ["NStepReplayBuffer", "PERBuffer"]
+    assert sorted(re.findall(r"^ DQN \+ (\w+)", improvement, re.MULTILINE)) == ["NStepReplayBuffer", "PERBuffer"]
 
 
 def test_six_runs_are_plotted(trained: tuple[Path, str]) -> None:
