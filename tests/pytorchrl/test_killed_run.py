@@ -69,7 +69,8 @@ def train_until(case: str, folder: Path, kill_at: int | str | None = None, rando
                 time.sleep((0.2 if kill_at == BEGINS else 0.03) * random.random())
                 process.kill()
                 # Its output in the meantime.
-                printed = int([printed, *process.stdout.read().split()][-1]) if printed != BEGINS else printed
+                rest = [int(line) for line in process.stdout.read().splitlines() if line.isdecimal()]
+                printed = [printed, *rest][-1] if printed != BEGINS else printed
                 break
             if printed == TARGET_STEPS:
                 process.stdin.close()

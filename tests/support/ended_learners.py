@@ -28,7 +28,9 @@ def output_of_ended(script: str, arguments: Sequence[str], ending: str) -> str:
         command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
     ) as process:
         assert process.stdout is not None
-        pids = [int(pid) for pid in process.stdout.readline().split()]
+        # Lines of progress may come before.
+        numbers = (line for line in process.stdout if line.replace(" ", "").strip().isdecimal())
+        pids = [int(pid) for pid in next(numbers).split()]
         if ending == "killed":
             process.kill()
         elif ending in SIGNALS:
