@@ -39,7 +39,7 @@ class MultiStepRows(Setting):
         return 1
 
     @property
-    def crosses_episodes(self) -> bool:
+    def across_episodes(self) -> bool:
         """Whether a row continues into the next episode."""
         return False
 
@@ -97,11 +97,6 @@ class Sequences(MultiStepRows):
     def stride(self) -> int:
         """Steps between the starts of consecutive sequences."""
         return 1 if self.overlap is None else self.length - self.overlap
-
-    @property
-    def crosses_episodes(self) -> bool:
-        """Whether a sequence continues into the next episode."""
-        return self.across_episodes
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     python benchmarks/throughput/start_up.py [--repetitions 5] [--without-peer]
 
-Each run is a process of its own with one thread; the least of several repetitions counts, as other programs only add
+Each run is a separate process with one thread; the least of several repetitions counts, as other programs only add
 to processor time. The first run compiles kernels, into a folder that is empty at its beginning.
 """
 
@@ -50,7 +50,7 @@ model.learn(int(sys.argv[2]))
 
 
 def processor_seconds(script: str, *arguments: str, kernels: Path | None = None) -> float:
-    """Run a script in a process of its own; return the processor time of it and of the processes that it starts."""
+    """Run a script in a separate process; return the processor time of it and of the processes that it starts."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     if kernels is not None:
         environment["NUMBA_CACHE_DIR"] = str(kernels)

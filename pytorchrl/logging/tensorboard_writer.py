@@ -85,7 +85,7 @@ class TensorBoardWriter:
 
         settings = settings_by_option(config)
         given = {name: str(value) if isinstance(value, list) else value for name, value in settings.items()}
-        # `SummaryWriter.add_hparams` would make a folder of its own for them, apart from the metrics.
+        # `SummaryWriter.add_hparams` would write them into another folder than the metrics.
         known = {name: value for name, value in given.items() if value is not None}
         # The function has no annotations.
         for summary in hparams(known, dict.fromkeys(_RETURNS)):  # type: ignore[no-untyped-call]

@@ -134,7 +134,9 @@ def test_the_lines_printed_by_a_script_with_own_parts_continue_its_run(
     assert "Traceback" not in refused.stderr
     continued = run_script("\n".join([SCRIPT, *(line.removeprefix("  ") for line in lines), ""]))
     assert continued.returncode == 0, continued.stderr
-    assert "Finished 60 steps, saved in my run" in continued.stdout
+    _, finished, *offered = re.split(r"^(Finished .*)$", continued.stdout, flags=re.MULTILINE)
+    assert finished.startswith("Finished 60 steps, saved in my run")
+    assert [line.split(":")[0] for line in offered[0].split("\n") if line] == ["  act", "  plot", "  train on"]
     assert checkpoint.load(tmp_path / "my run" / "checkpoint.pt")["scheme"]["collector"]["steps"] == 60
 
 

@@ -10,11 +10,6 @@ def each(names: str, here: Mapping[str, str]) -> OtherNames:
     return dict.fromkeys(names.split(), here)
 
 
-def texts(names: str, here: str) -> dict[str, str]:
-    """Return the same text for several names."""
-    return dict.fromkeys(names.split(), here)
-
-
 OF_METHODS: OtherNames = {
     **each("vf_learning_rate", {"lr_value": "lr_value"}),
     **each("discriminator_learning_rate", {"lr_discriminator": "lr_discriminator"}),

@@ -11,6 +11,7 @@ from pytorchrl.commands.composition.description import merge_descriptions
 from pytorchrl.commands.composition.parts import make_parts, part_named
 from pytorchrl.commands.composition.presets import fit_preset, preset_of
 from pytorchrl.scheme import Scheme
+from pytorchrl.scheme.compatibility import CompositionError
 from storages import Storage
 from storages.component.factory import Factory
 
@@ -54,7 +55,8 @@ def compose(
             f"compose: there is no argument {', '.join(sorted(unknown))}; hyper-parameters are arguments of factories, "
             f"such as compose(PPO.create_factory(lr=1e-3), env)"
         )
-    algorithm, actor, storage = (_name_or_factory(part) for part in (algorithm, actor, storage))
+    algorithm = _name_or_factory(Algorithm, algorithm)
+    actor, storage = _name_or_factory(Actor, actor), _name_or_factory(Storage, storage)
     given = {"algorithm": algorithm, "actor": actor, "storage": storage, "env": env}
     factories = {kind: part for kind, part in given.items() if isinstance(part, Factory)}
     chosen: dict[str, Any] = {
@@ -72,5 +74,11 @@ def compose(
     return Scheme(parts.algorithm, parts.actor, parts.storage, parts.envs, **others)
 
 
-def _name_or_factory(part: Any) -> Any:
-    return part.__name__ if isinstance(part, type) else part
+def _name_or_factory(kind: type[Any], part: Any) -> Any:
+    if not isinstance(part, type):
+        return part
+    if part_named(kind, part.__name__) is not part:
+        raise CompositionError(
+            f"compose: there is more than one class {part.__name__}; give a factory, {part.__name__}.create_factory()"
+        )
+    return part.__name__

@@ -152,7 +152,7 @@ class FittedQ(FittedValue):
 
 
 class FittedBehaviour(FittedValue):
-    """A state-value network for the policy that made the data, whoever it was: TD(0) on its transitions.
+    """A state-value network for the policy that made the data: TD(0) on its transitions.
 
     Sutton and Barto, "Reinforcement Learning" (2nd edition, 2018), section 9.3.
     """

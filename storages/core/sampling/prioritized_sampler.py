@@ -281,7 +281,7 @@ class PrioritizedSampler(Sampler):
         else:
             starts = priorities.drawn
             starts = starts[starts >= first]
-        longest, across = sequences.longest_row, sequences.crosses_episodes
+        longest, across = sequences.longest_row, sequences.across_episodes
         steps = np.arange(first // ring.envs, ring.steps)
         broken = (ring.columns.finals.numbers[steps % ring.rows] >= 0).ravel()
         return starts, errors_of_starts(errors, broken, starts - first, ring.envs, longest, across, self._eta)

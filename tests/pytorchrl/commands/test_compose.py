@@ -28,6 +28,14 @@ def test_classes_mean_the_same_as_their_names() -> None:
         by_name.close()
 
 
+def test_a_class_whose_name_another_one_has_is_refused() -> None:
+    first, _second = (type("TwiceNamed", (prl.SAC,), {"__module__": __name__}) for _ in range(2))
+    with pytest.raises(
+        prl.CompositionError, match=r"more than one class TwiceNamed; give a factory, TwiceNamed.create"
+    ):
+        prl.compose(first, "Pendulum-v1")
+
+
 def test_hyper_parameters_beside_the_parts_are_refused_with_what_to_write() -> None:
     with pytest.raises(
         TypeError, match=r"no argument learning_rate, lr; .* compose\(PPO.create_factory\(lr=1e-3\), env\)"
