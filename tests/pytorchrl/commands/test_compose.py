@@ -30,9 +30,7 @@ def test_classes_mean_the_same_as_their_names() -> None:
 
 def test_a_class_whose_name_another_one_has_is_refused() -> None:
     first, _second = (type("TwiceNamed", (prl.SAC,), {"__module__": __name__}) for _ in range(2))
-    with pytest.raises(
-        prl.CompositionError, match=r"more than one class TwiceNamed; give a factory, TwiceNamed"
-    ):
+    with pytest.raises(prl.CompositionError, match=r"more than one class TwiceNamed; give a factory, TwiceNamed"):
         prl.compose(first, "Pendulum-v1")
 
 
