@@ -54,7 +54,8 @@ def evaluate(
         episodes: number of episodes.
         seed: of the environments.
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
-        data: a data set, from which the value of the policy's greedy actions is estimated without an environment.
+        data: a data set, from which the value of a run's greedy actions is estimated without an environment; run is
+            then a run folder.
         select: its episodes: 'SelectEpisodes(best_share=0.1)'; those that the run held out, if it did, or all.
         fits: with data, Q-networks fitted to resampled episodes, beside one fitted to all; from 2.
         updates: with data, updates of each Q-network.
