@@ -84,8 +84,8 @@ def refuse_name(name: str) -> NoReturn:
     if answer is None:
         # With the module, Python adds the nearest name.
         raise AttributeError(message, name=name, obj=sys.modules[_PACKAGE])
-    # The frame above is that of __getattr__; above it is what asked.
-    asked = sys._getframe(1).f_back
-    if asked is not None and asked.f_code.co_name == "_handle_fromlist":
+    # The two frames above are those of __getattr__; above them is what asked.
+    asked = sys._getframe(3)
+    if asked.f_code.co_name == "_handle_fromlist":
         raise ImportError(f"cannot import name {name!r} from {_PACKAGE!r}: {answer}", name=_PACKAGE)
     raise AttributeError(f"{message}: {answer}", name=name)

@@ -172,9 +172,6 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
         return self._shrink(np.maximum(older, newer, out=older) if self._frame_skip > 1 else newer)
 
 
-gym.register(id="pytorchrl/Atari-v0", entry_point=f"{__name__}:{Atari.__name__}")
-
-
 class Shrinking:
     """Downscale images by area averaging, as OpenCV's ``INTER_AREA``.
 

@@ -11,9 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.other_packages import missing
-
-GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
-"""As the package names its modules."""
+from pytorchrl.registered_envs import MINATAR_GAMES
 
 
 class MinAtar(gym.Env[NDArray[np.bool_], np.int64]):
@@ -44,8 +42,8 @@ class MinAtar(gym.Env[NDArray[np.bool_], np.int64]):
         difficulty_ramping: bool = True,
         minimal_action_set: bool = False,
     ) -> None:
-        if game not in GAMES:
-            raise ValueError(f"MinAtar: game must be one of {', '.join(GAMES)}, got {game!r}")
+        if game not in MINATAR_GAMES:
+            raise ValueError(f"MinAtar: game must be one of {', '.join(MINATAR_GAMES)}, got {game!r}")
         if not 0 <= sticky_action_prob <= 1:
             raise ValueError(f"MinAtar: sticky_action_prob must lie in [0, 1], got {sticky_action_prob}")
         self._game = _module(game).Env(ramping=difficulty_ramping)
@@ -91,11 +89,3 @@ def _module(game: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-for name in GAMES:
-    gym.register(
-        id=f"pytorchrl/MinAtar-{name.title().replace('_', '')}-v0",
-        entry_point=f"{__name__}:{MinAtar.__name__}",
-        kwargs={"game": name},
-    )

@@ -63,6 +63,3 @@ class BitFlipping(gym.Env[dict[str, NDArray[np.float32]], np.int64]):
             "achieved_goal": self._bits.copy(),
             "desired_goal": self._goal.copy(),
         }
-
-
-gym.register(id="pytorchrl/BitFlipping-v0", entry_point=f"{__name__}:{BitFlipping.__name__}")

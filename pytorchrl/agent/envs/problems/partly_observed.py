@@ -18,15 +18,3 @@ def cartpole_without_velocities(**arguments: Any) -> gym.Env[Any, Any]:
 def pendulum_without_velocity(**arguments: Any) -> gym.Env[Any, Any]:
     """Make Pendulum, with only its direction observed."""
     return SelectObservation(gym.make("Pendulum-v1", **arguments).unwrapped, [0, 1])
-
-
-gym.register(
-    id="pytorchrl/CartPoleWithoutVelocities-v0",
-    entry_point=f"{__name__}:{cartpole_without_velocities.__name__}",
-    max_episode_steps=500,
-)
-gym.register(
-    id="pytorchrl/PendulumWithoutVelocity-v0",
-    entry_point=f"{__name__}:{pendulum_without_velocity.__name__}",
-    max_episode_steps=200,
-)

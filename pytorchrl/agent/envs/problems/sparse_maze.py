@@ -86,6 +86,3 @@ def _map(corridors: int, length: int) -> NDArray[np.bool_]:
     free[1::4, -1] = True
     free[3::4, 0] = True
     return free
-
-
-gym.register(id="pytorchrl/SparseMaze-v0", entry_point=f"{__name__}:{SparseMaze.__name__}")
