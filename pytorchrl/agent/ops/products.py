@@ -155,3 +155,5 @@ def _processor() -> str:
 _HAS_ONEDNN = _has_faster_onednn()
 LINEAR: type[nn.Linear] = Linear if _HAS_ONEDNN else nn.Linear
 """The class of fully connected layers on this machine: torch's own, where its products are as fast as any."""
+LINEAR_TYPES: tuple[type[nn.Linear], ...] = (nn.Linear, Linear)
+"""The classes of fully connected layers on all machines."""

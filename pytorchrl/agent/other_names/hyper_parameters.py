@@ -110,7 +110,7 @@ _NONE: OtherNames = {
     **_all("backprop_future_values", "no setting"),
     **_all("pi_loss_coef", "no setting: the policy's loss has the weight 1"),
     **_all("pi_batch_size policy_update_frequency", "no setting: the policy makes one update with the whole rollout"),
-    **_all("verbose", "progress of Learner.run, where False prints nothing"),
+    **_all("verbose", "no setting: Learner.run(progress=False) prints nothing"),
     **_all("torch_deterministic exp_name framework", "no setting"),
     **_all("compile_graph", "compile"),
 }

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import pytorchrl as prl
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.network import Ensemble, Network
+from pytorchrl.agent.ops.products import LINEAR_TYPES
 from tests.support.lessons import (
     CASES,
     Case,
@@ -338,7 +339,7 @@ def linear_layers(algorithm: prl.Algorithm) -> list[Any]:
     return [
         module
         for module in dict.fromkeys(owners(algorithm, parameters(algorithm)).values())
-        if type(module) is nn.Linear
+        if type(module) in LINEAR_TYPES
     ]
 
 
