@@ -6,7 +6,7 @@ matrices by it; the operator used here is that of `torch.compile` for linear lay
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -94,6 +94,11 @@ class Linear(nn.Linear):
         weight, bias = self.weight, self.bias
         computed = linear(input, weight, bias)
         return F.linear(input, weight, bias) if computed is None else computed
+
+
+def is_linear(layer: object) -> TypeGuard[nn.Linear]:
+    """Whether a layer is a linear one, of the class of this machine or another, and none of a user's class."""
+    return type(layer) in LINEAR_TYPES
 
 
 class _Linear(torch.autograd.Function):
