@@ -46,3 +46,16 @@ def names_on_demand(
         return sorted({*vars(module), *modules})
 
     return read, names, sorted(modules)
+
+
+def read_names(package: str, name: str | None = None) -> None:
+    """Import a name of such a package where it has it, or all its names, so that their classes are known subclasses.
+
+    Args:
+        package: its ``__name__``.
+        name: None for all names.
+    """
+    module = sys.modules[package]
+    for one in module.__all__:
+        if name in (one, None):
+            getattr(module, one)
