@@ -1,7 +1,6 @@
 """Names of a package that are imported when they are first read, so that a program pays for what it uses."""
 
 import ast
-import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -34,7 +33,8 @@ def names_on_demand(
             # As `from module import name` does, it imports a submodule of that name where there is one.
             value = getattr(__import__(modules[name], fromlist=[name]), name)
         elif not name.startswith("_") and importlib.util.find_spec(f"{package}.{name}") is not None:
-            value = importlib.import_module(f"{package}.{name}")
+            __import__(f"{package}.{name}")
+            value = sys.modules[f"{package}.{name}"]
         elif refuse is not None:
             refuse(name)
         else:
