@@ -54,8 +54,8 @@ def answer_call(cls: type[Any], wrong: str, args: tuple[Any, ...], kwargs: Mappi
     if any(isinstance(one, Scheme) for one in given):
         return f'{wrong}; write prl.Learner(scheme, target_steps=100_000, log_dir="runs/mine").run()'
     algorithm = next((found for one in given if (found := algorithm_of(one)) is not None), None)
-    env = environment_of(args, kwargs) or environment_for("any" if algorithm is None else algorithm.actions)
-    return f"{wrong}; write {training_code(None if algorithm is None else algorithm.__name__, env)}"
+    name, actions = ("PPO", "any") if algorithm is None else (algorithm.__name__, algorithm.actions)
+    return f"{wrong}; write {training_code(name, environment_of(args, kwargs) or environment_for(actions))}"
 
 
 class Learner(Answering, Closing):

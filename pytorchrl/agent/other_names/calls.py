@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,6 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Answer = Callable[[type[Any], str, tuple[Any, ...], Mapping[str, Any]], str]
 """Returns the message about a call, with what to write instead, from the class, what is wrong, and the arguments."""
+_VERSION = re.compile(r"-v\d+$")
 _DISCRETE_OR_ANY = ("discrete", "any")
 
 
@@ -49,10 +51,10 @@ def answering_calls(answer: Answer, *, by_name: bool = True) -> Callable[[Callab
     return decorate
 
 
-def training_code(algorithm: str | None, env: str, *, target: str = "100_000") -> str:
-    """Return the code of a run of an algorithm, by name or as an expression, in an environment."""
-    named = "PPO" if algorithm is None else algorithm
-    return f'prl.Learner(prl.compose("{named}", "{env}"), target_steps={target}, log_dir="runs/{named.lower()}").run()'
+def training_code(algorithm: str, env: str) -> str:
+    """Return the code of a run of an algorithm, by the name of its class, in an environment."""
+    folder = algorithm.lower()
+    return f'prl.Learner(prl.compose("{algorithm}", "{env}"), target_steps=100_000, log_dir="runs/{folder}").run()'
 
 
 def environment_of(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
@@ -65,11 +67,11 @@ def environment_of(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> str 
 def id_of_environment(value: Any) -> str | None:
     """Return the id of an environment or vector environment of gymnasium, of a factory or an id itself, else None."""
     if isinstance(value, str):
-        return value if value in gym.registry or "-v" in value else None
+        return value if value in gym.registry or _VERSION.search(value) else None
     if isinstance(value, Factory):
         return id_of_environment(value.hyper_parameters.get("env"))
-    spec = getattr(value, "spec", None)
-    return None if isinstance(value, type) or spec is None else str(spec.id)
+    found = None if isinstance(value, type) else getattr(getattr(value, "spec", None), "id", None)
+    return found if isinstance(found, str) else None
 
 
 def environment_for(actions: str) -> str:
