@@ -58,20 +58,20 @@ class FQL(OffPolicyAlgorithm):
         """Make policy, velocity field, critics and target critics."""
         size, head = self.codec.size, DeterministicPolicy(squash=False)
         self.pi = self.actor.make("policy", head, beside=size, acts=True)
-        # Beside the observation, it takes a point between noise and action, and its time.
-        self.velocity = self.actor.make("velocity", head, beside=size + 1)
+        # The velocity at a point between noise and action, which it takes with its time beside the observation.
+        self.flow = self.actor.make("flow", head, beside=size + 1)
         layers: Layers | None = {"layer_norm": True} if self.critic_layer_norm else None
         make = self.actor.make_ensemble
         self.critics = make("critics", ActionValue(), self.num_critics, codec=self.codec, layers=layers)
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
-        self.train_velocity = self.train("velocity", self.velocity, lr="lr_flow")
+        self.train_flow = self.train("flow", self.flow, lr="lr_flow")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
         self.target_critics = self.target(self.critics, every="target_update_interval")
 
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of critics and velocity field."""
         with torch.no_grad():
-            next_action = self.action(rows.next, self.noise(len(rows), self.generator))
+            next_action = self.one_step_action(rows.next, self.noise(len(rows), self.generator))
             next_values = self.target_critics(rows.next, next_action)
             combined = average(next_values) if self.value_of_targets == "mean" else smallest(next_values)
             target = combined.backup(rows.reward, rows.discount)
@@ -79,13 +79,13 @@ class FQL(OffPolicyAlgorithm):
         critic_loss, errors = loss_of_critics(values, target, rows)
         flow_loss = self.flow_loss(rows)
         metrics = {"critic_loss": critic_loss.detach(), "flow_loss": flow_loss.detach()}
-        return Losses({self.train_critics: critic_loss, self.train_velocity: flow_loss}, metrics, errors)
+        return Losses({self.train_critics: critic_loss, self.train_flow: flow_loss}, metrics, errors)
 
     def flow_loss(self, rows: Rows) -> Tensor:
         """Return the squared error () of velocities on straight lines from noise to the data's actions."""
         noise = self.noise(len(rows), self.generator)
         time = torch.empty_like(noise[:, :1]).uniform_(generator=self.generator)
-        velocity = self.velocity(rows.now, torch.cat([noise.lerp(rows.action, time), time], dim=1))
+        velocity = self.flow(rows.now, torch.cat([noise.lerp(rows.action, time), time], dim=1))
         return rows.mean((velocity - (rows.action - noise)).square().mean(1, keepdim=True))
 
     def losses_after_step(self, rows: Rows) -> Losses:
@@ -109,10 +109,10 @@ class FQL(OffPolicyAlgorithm):
         point = noise
         for step in range(self.flow_steps):
             time = torch.full_like(point[:, :1], step / self.flow_steps)
-            point = point + self.velocity(view, torch.cat([point, time], dim=1)) / self.flow_steps
+            point = point + self.flow(view, torch.cat([point, time], dim=1)) / self.flow_steps
         return self.codec.clip(point)
 
-    def action(self, view: View, noise: Tensor) -> Tensor:
+    def one_step_action(self, view: View, noise: Tensor) -> Tensor:
         """Return the policy's actions (N, A) of noise (N, A)."""
         return self.codec.clip(self.pi(view, noise))
 
@@ -122,7 +122,7 @@ class FQL(OffPolicyAlgorithm):
 
     def policy(self, view: View, exploration: Exploration) -> Any:
         """Return an action for each row, of drawn noise."""
-        return self.action(view, self.noise(exploration.num_envs, exploration.generator))
+        return self.one_step_action(view, self.noise(exploration.num_envs, exploration.generator))
 
     def default_explorer(self) -> Explorer:
         """Return the policy's actions, which are random already."""

@@ -18,7 +18,7 @@ class ByHand:
 
     def __init__(self, algorithm: prl.FQL, batch: Any) -> None:
         self.algorithm, self.batch = algorithm, {key: numpy(value) for key, value in batch.items()}
-        self.policy, self.velocity = layer_of(algorithm.pi.head), layer_of(algorithm.velocity.head)
+        self.policy, self.velocity = layer_of(algorithm.pi.head), layer_of(algorithm.flow.head)
         self.critics, self.target_critics = (
             [layer_of(critic.head) for critic in critics] for critics in (algorithm.critics, algorithm.target_critics)
         )
@@ -107,7 +107,7 @@ def test_losses_errors_and_gradients_equal_those_computed_by_hand(settings: dict
     np.testing.assert_allclose(numpy(result.info[ERRORS]), np.abs(hand.differences()).mean(0), rtol=1e-4)
     layers: dict[str, tuple[Any, Any]] = {
         "policy": (hand.policy, hand.policy_loss),
-        "velocity": (hand.velocity, hand.flow_loss),
+        "flow": (hand.velocity, hand.flow_loss),
         **{f"critics.networks.{n}": (critic, hand.critic_loss) for n, critic in enumerate(hand.critics)},
     }
     check_gradients(gradients, layers)
@@ -143,7 +143,7 @@ def test_the_flow_becomes_both_kinds_of_action_in_data_with_two() -> None:
         # Scaled actions near -0.5 and 0.5 in both components together, whose mean is not among them.
         scaled = random.choice([-0.5, 0.5], (256, 1)) + random.normal(0, 0.05, (256, 2))
         batch = replayed((scaled * [2, 2.5] + [0, 2.5]).astype(np.float32))
-        algorithm.minimise(prl.Losses({algorithm.train_velocity: algorithm.flow_loss(algorithm.read(batch))}))
+        algorithm.minimise(prl.Losses({algorithm.train_flow: algorithm.flow_loss(algorithm.read(batch))}))
     view = algorithm.actor.view(batch[OBS])
     with torch.no_grad():
         found = algorithm.flow_action(view, algorithm.noise(256, algorithm.generator))
@@ -161,7 +161,7 @@ def test_critics_have_layer_normalisation_unless_it_is_left_to_the_actor(of_crit
 
     for critics in (algorithm.critics, algorithm.target_critics):
         assert [norms(critic) for critic in critics] == [2 * of_critics] * 2
-    assert norms(algorithm.pi) == norms(algorithm.velocity) == 0
+    assert norms(algorithm.pi) == norms(algorithm.flow) == 0
 
 
 def test_if_all_values_are_zero_normalised_ones_leave_the_distillation_alone() -> None:
