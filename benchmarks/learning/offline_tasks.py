@@ -165,8 +165,6 @@ TASKS: dict[str, OfflineTask] = {
     "pendulum-more": OfflineTask("Pendulum-v1", ("medium",), 10_000, (_AWAC, _CRR, _XQL), transitions=50_000),
     "pendulum-constrained": OfflineTask("Pendulum-v1", ("medium",), 5_000, (_CQL, _BEAR), transitions=50_000),
     "pendulum-bcq": OfflineTask("Pendulum-v1", ("medium",), 5_000, (_BCQ,), transitions=50_000, seeds=range(1, 7)),
-    "pendulum-regularised": OfflineTask(
-        "Pendulum-v1", ("medium", "mixed"), 8_000, _REGULARISED, (64, 64), transitions=50_000
-    ),
+    "pendulum-regularised": OfflineTask("Pendulum-v1", ("medium",), 8_000, _REGULARISED, (64, 64), transitions=50_000),
     "hopper": OfflineTask("Hopper-v5", _OF_SAC, 10_000, (_TD3BC, _IQL), train_steps=150_000),
 }
