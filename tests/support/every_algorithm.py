@@ -98,6 +98,8 @@ OFF_POLICY: dict[str, Any] = {
         ["bounded"],
     ),
     "TD3BC": (prl.TD3BC, {}, ["bounded"]),
+    "ReBRAC": (prl.ReBRAC, {}, ["bounded"]),
+    "FQL": (prl.FQL, {"flow_steps": 3}, ["bounded"]),
     "CQL": (prl.CQL, {"num_samples": 3}, ["bounded"]),
     "CQL, by a multiplier": (prl.CQL, {"num_samples": 2, "lagrange_threshold": 5.0}, ["bounded"]),
     "CalQL": (prl.CalQL, {"num_samples": 2}, ["bounded"]),
