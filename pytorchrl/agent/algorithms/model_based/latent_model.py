@@ -110,14 +110,25 @@ class Unrolled(NamedTuple):
     """(N, size): of the encoder in the first step of each sequence, predicted from the step before in all others."""
     predicted: Tensor
     """(N, size): after each step."""
-    age: Tensor
-    """(N, 1): steps since the first one of the sequence."""
     continues: Tensor
-    """(N, 1): 1 as long as the sequence is in its first episode, else 0: actions do not lead to the next one."""
+    """(N, 1): 1 as long as a sequence is in its first episode, else 0: actions do not lead to the next one."""
+    decay: Tensor
+    """(N, 1): that times ``rho**t`` in step t."""
     first: int
     """How many rows at the beginning are first steps."""
     last: int
     """How many rows at the end are of the last step."""
+
+    def all_states(self, weight: Tensor, rho: float) -> tuple[Tensor, Tensor]:
+        """Return the latent states without gradients, those after the last step too, and their weights with decay.
+
+        Args:
+            weight: (N, 1), of the rows.
+            rho: decay of one step.
+        """
+        decayed = weight * self.decay
+        weights = torch.cat([decayed, rho * decayed[-self.last :]])
+        return torch.cat([self.latent, self.predicted[-self.last :]]).detach(), weights
 
 
 class LatentModel:
@@ -149,23 +160,29 @@ class LatentModel:
         networks = [self.encoder, self.dynamics, self.reward]
         return networks if self.termination is None else [*networks, self.termination]
 
-    def unroll(self, rows: Rows) -> Unrolled:
-        """Return the latent states that the actions of sequences or episodes lead to, with gradients."""
+    def unroll(self, rows: Rows, rho: float) -> Unrolled:
+        """Return the latent states that the actions of sequences or episodes lead to, with gradients.
+
+        Args:
+            rows: of sequences or episodes.
+            rho: decay of one step.
+        """
         sizes = _rows_of_steps(rows)
         latent = self._first_latents(rows, sizes[0])
         continues = torch.ones_like(latent[:, :1])
         latents: list[Tensor] = []
         predictions: list[Tensor] = []
         continuing: list[Tensor] = []
+        decays: list[Tensor] = []
         actions, begins = torch.split(rows.action, sizes), torch.split(rows[DONE], sizes)
         for step, number in enumerate(sizes):
             if step:
                 latent, continues = predictions[-1][:number], continues[:number] * (1 - begins[step])
             latents.append(latent)
             continuing.append(continues)
+            decays.append(rho**step * continues)
             predictions.append(self.dynamics(Observations(latent), actions[step]))
-        ages = torch.cat([torch.full_like(each, step) for step, each in enumerate(continuing)])
-        of_rows = torch.cat(latents), torch.cat(predictions), ages, torch.cat(continuing)
+        of_rows = torch.cat(latents), torch.cat(predictions), torch.cat(continuing), torch.cat(decays)
         return Unrolled(*of_rows, first=sizes[0], last=sizes[-1])
 
     @torch.no_grad()

@@ -1,7 +1,7 @@
 """TDMPC2: planning in a learnt latent space, with a policy and values that are learnt in it."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -76,7 +76,7 @@ class TDMPC2(OffPolicyAlgorithm):
     keeps_acting_state = True
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", single_steps=True, multi_step_rows=True)}
     unchangeable = frozenset({
-        "distribution", "latent_size", "simplex_size", "num_critics", "num_bins", "largest_log",
+        "distribution", "latent_size", "simplex_size", "num_critics", "num_bins", "largest_log", "termination_coef",
     })  # fmt: skip
 
     planner: Planner | None = ElitePathIntegral()
@@ -113,12 +113,10 @@ class TDMPC2(OffPolicyAlgorithm):
     def build(self) -> None:
         """Make model, policy, critics and target critics."""
         states, numbers = Simplices(self.latent_size, self.simplex_size), NumberInBins(self.num_bins, self.largest_log)
-        make_ends = self.termination_coef > 0
-        self.model = LatentModel(self.actor, self.codec, states, numbers, predicts_ends=make_ends)
+        self.model = LatentModel(self.actor, self.codec, states, numbers, predicts_ends=self.termination_coef > 0)
         self.pi = self.actor.make("policy", self.distribution, vectors=self.latent_size)
-        self.critics = self.actor.make_ensemble(
-            "critics", numbers, self.num_critics, codec=self.codec, vectors=self.latent_size
-        )
+        number, size = self.num_critics, self.latent_size
+        self.critics = self.actor.make_ensemble("critics", numbers, number, codec=self.codec, vectors=size)
         trained = *self.model.networks, self.critics
         self.train_model = self.train("model", *trained, shares={self.model.encoder: "encoder_share"})
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
@@ -135,7 +133,7 @@ class TDMPC2(OffPolicyAlgorithm):
 
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of model and critics, of the policy, and of the range of values (section 3.1)."""
-        steps = self.model.unroll(rows)
+        steps = self.model.unroll(rows, self.rho)
         with torch.no_grad():
             following: Tensor = self.model.encoder(rows.next)
             target = self.target_value(rows, following)
@@ -145,13 +143,12 @@ class TDMPC2(OffPolicyAlgorithm):
         reward = self.model.reward(view, rows.action).loss(rows.reward)
         value = torch.stack([each.loss(target) for each in values]).mean(0)
         weighted = self.consistency_coef * consistency + self.reward_coef * reward + self.value_coef * value
-        weight = rows.weight * steps.continues
-        model_loss = (weight * self.rho**steps.age * weighted).sum()
+        model_loss = rows.weighted_mean(steps.decay * weighted)
         metrics = {"consistency_loss": consistency, "reward_loss": reward, "value_loss": value}
         if self.model.termination is not None:
             odds = self.model.termination(Observations(steps.predicted))
             ends = F.binary_cross_entropy_with_logits(odds, (rows.discount == 0).to(odds.dtype), reduction="none")
-            model_loss = model_loss + self.termination_coef * (weight * ends).sum()
+            model_loss = model_loss + self.termination_coef * rows.weighted_mean(steps.continues * ends)
             metrics["termination_loss"] = ends
         policy_loss, range_loss, of_policy = self.losses_of_policy(rows, steps)
         errors = average(values).mean.detach() - target
@@ -169,18 +166,13 @@ class TDMPC2(OffPolicyAlgorithm):
 
     def losses_of_policy(self, rows: Rows, steps: Unrolled) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Return the losses of the policy and of the range of values, and metrics; no gradient reaches the states."""
-        age, continues, share = (
-            torch.cat([each, each[-steps.last :]]) for each in (steps.age, steps.continues, rows.mean_weights)
-        )
-        age[-steps.last :] += 1
-        weight = share * continues * self.rho**age
-        view = Observations(torch.cat([steps.latent, steps.predicted[-steps.last :]]).detach())
+        states, weight = steps.all_states(rows.mean_weights, self.rho)
+        view = Observations(states)
         action, log_prob = self.pi(view).sample_with_log_prob(self.generator)
         with self.critics.frozen():
             value = average([self.critics[number](view, action) for number in self._two_critics()]).mean
         value_range = self.training.variables["value_range"]
-        coef = self.current(self.entropy_coef)
-        policy_loss = (weight * (coef * log_prob - value / value_range.detach())).sum()
+        policy_loss = (weight * (self.current(self.entropy_coef) * log_prob - value / value_range.detach())).sum()
         first = value.detach()[: steps.first]
         spread = (first.quantile(0.95) - first.quantile(0.05)).clamp(min=1)
         metrics = {
@@ -193,8 +185,7 @@ class TDMPC2(OffPolicyAlgorithm):
 
     def _two_critics(self) -> list[int]:
         """Draw two critics for an update."""
-        drawn: list[int] = torch.randperm(self.num_critics, generator=self.subset_generator)[:2].tolist()
-        return drawn
+        return [int(number) for number in torch.randperm(self.num_critics, generator=self.subset_generator)[:2]]
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the plan or the policy, or planned actions where plans have no standard deviation."""
@@ -231,34 +222,29 @@ class TDMPC2(OffPolicyAlgorithm):
         return *super()._generators(), self.subset_generator
 
     @classmethod
-    def paper(cls, millions: int = 5, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:
+    def paper(cls, millions: Literal[1, 5] = 5, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:
         """The paper's settings, in a model of a size of the authors.
 
         ``gamma`` is that of episodes of 1,000 steps: with T steps, T / 5 - 1 divided by T / 5, from 0.95 to 0.995.
 
         Args:
-            millions: of parameters: 1, 5, which is the paper's usual model, 19 or 48.
+            millions: of parameters, 5 as in most of the paper, or 1.
             capacity: transitions that the storage keeps.
             num_envs: of the training environments.
         """
-        of_encoder, units, size, critics = _SIZES[millions]
+        units, size, critics = _SIZES[millions]
         return Preset(
             algo_factory=make_factory(cls, (), {"gamma": 0.995, "latent_size": size, "num_critics": critics}),
             actor_factory=OffPolicyActor.create_factory(
                 hidden_sizes=(units, units),
                 activation="mish",
                 layer_norm=True,
-                per_network={"encoder": {"hidden_sizes": of_encoder}, "critics": {"dropout": 0.01}},
+                per_network={"encoder": {"hidden_sizes": (256,)}, "critics": {"dropout": 0.01}},
             ),
             storage_factory=make_factory(ReplayBuffer, (capacity // num_envs,), {"sequences": Sequences(3)}),
         )
 
 
-_SIZES = {
-    1: ((256,), 384, 128, 2),
-    5: ((256,), 512, 512, 5),
-    19: ((1024, 1024), 1024, 768, 5),
-    48: ((1792, 1792, 1792), 1792, 768, 5),
-}
-"""Hidden layers of the encoder, units of those of all others, numbers of a latent state, and critics."""
+_SIZES = {1: (384, 128, 2), 5: (512, 512, 5)}
+"""Units of each hidden layer but the encoder's, numbers of a latent state, and critics, by millions of parameters."""
 _LARGEST = 1e30
