@@ -141,16 +141,16 @@ class PathIntegral(Planner):
 class ElitePathIntegral(Planner):
     """Path integral control by elites, to which mean and standard deviation of the next samples are fitted.
 
-    Hansen et al., "Temporal Difference Learning for Model Predictive Control" (TD-MPC, arXiv 2203.04955), section 3.1
-    and algorithm 1, as in TD-MPC2 (arXiv 2310.16828). Proposed sequences are among the samples of every iteration. The
-    action is that of an elite, which is drawn by its weight; its standard deviation is the last one.
+    Hansen et al., "Temporal Difference Learning for Model Predictive Control" (TD-MPC, arXiv 2203.04955), algorithm 1,
+    as in TD-MPC2 (arXiv 2310.16828). Proposed sequences are among the samples of every iteration. The action is that of
+    an elite, which is drawn by its weight; its standard deviation is the last one.
 
     Args:
         num_iterations: times that mean and standard deviation are fitted.
         num_samples: action sequences for each state in an iteration, with those proposed (N).
         num_elites: sequences of the largest return, which are averaged.
         num_proposals: sequences that are proposed by others, such as a policy, if any are.
-        temperature: difference of returns by which weights differ by a factor of e; the papers' tau is its inverse.
+        temperature: difference of returns by which weights differ by a factor of e; the papers' is its inverse.
         smallest_std: lower bound of the standard deviation of an action.
         largest_std: upper bound, which the first iteration has.
 
