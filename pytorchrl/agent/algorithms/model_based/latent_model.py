@@ -100,7 +100,7 @@ class _SimplicesLayer(OutputLayer):
 
     def output(self, numbers: Tensor) -> Tensor:
         normalised: Tensor = self.norm(numbers)
-        return normalised.view(len(numbers), -1, self._simplex_size).softmax(2).flatten(1)
+        return normalised.view(normalised.shape[0], -1, self._simplex_size).softmax(2).flatten(1)
 
 
 class Unrolled(NamedTuple):
@@ -119,8 +119,8 @@ class Unrolled(NamedTuple):
     last: int
     """How many rows at the end are of the last step."""
 
-    def all_states(self, weight: Tensor, rho: float) -> tuple[Tensor, Tensor]:
-        """Return the latent states without gradients, those after the last step too, and their weights with decay.
+    def all_states(self, weight: Tensor, rho: float) -> tuple[Observations, Tensor]:
+        """Return a view of the states without gradients, those after the last step too, and their weights with decay.
 
         Args:
             weight: (N, 1), of the rows.
@@ -128,7 +128,7 @@ class Unrolled(NamedTuple):
         """
         decayed = weight * self.decay
         weights = torch.cat([decayed, rho * decayed[-self.last :]])
-        return torch.cat([self.latent, self.predicted[-self.last :]]).detach(), weights
+        return Observations(torch.cat([self.latent, self.predicted[-self.last :]]).detach()), weights
 
 
 class LatentModel:
@@ -186,7 +186,7 @@ class LatentModel:
         return Unrolled(*of_rows, first=sizes[0], last=sizes[-1])
 
     @torch.no_grad()
-    def follow(self, latent: Tensor, actions: Tensor, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
+    def follow(self, latent: Tensor, actions: Tensor, gamma: float) -> tuple[Tensor, Tensor, Observations]:
         """Follow action sequences (E, N, H, A) from states (E, size).
 
         Args:
@@ -196,18 +196,17 @@ class LatentModel:
 
         Returns:
             The discounted sum of rewards (E * N, 1), the discount of a value at the end (E * N, 1), with the
-            probability that the episode goes on until there, and the last states (E * N, size).
+            probability that the episode goes on until there, and a view of the last states (E * N, size).
         """
         latent = latent.repeat_interleave(actions.shape[1], 0)
-        total, weight = torch.zeros_like(latent[:, :1]), torch.ones_like(latent[:, :1])
+        total, weight, view = torch.zeros_like(latent[:, :1]), torch.ones_like(latent[:, :1]), Observations(latent)
         for action in actions.flatten(0, 1).unbind(1):
-            view = Observations(latent)
             total += weight * self.reward(view, action).mean
-            latent = self.dynamics(view, action)
+            view = Observations(self.dynamics(view, action))
             weight *= gamma
             if self.termination is not None:
-                weight *= (-self.termination(Observations(latent))).sigmoid()
-        return total, weight, latent
+                weight *= (-self.termination(view)).sigmoid()
+        return total, weight, view
 
     @torch.no_grad()
     def sequences_of(

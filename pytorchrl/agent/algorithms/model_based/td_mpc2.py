@@ -73,7 +73,6 @@ class TDMPC2(OffPolicyAlgorithm):
     """
 
     actions = "bounded"
-    keeps_acting_state = True
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", single_steps=True, multi_step_rows=True)}
     unchangeable = frozenset({
         "distribution", "latent_size", "simplex_size", "num_critics", "num_bins", "largest_log", "termination_coef",
@@ -166,8 +165,7 @@ class TDMPC2(OffPolicyAlgorithm):
 
     def losses_of_policy(self, rows: Rows, steps: Unrolled) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Return the losses of the policy and of the range of values, and metrics; no gradient reaches the states."""
-        states, weight = steps.all_states(rows.mean_weights, self.rho)
-        view = Observations(states)
+        view, weight = steps.all_states(rows.mean_weights, self.rho)
         action, log_prob = self.pi(view).sample_with_log_prob(self.generator)
         with self.critics.frozen():
             value = average([self.critics[number](view, action) for number in self._two_critics()]).mean
@@ -186,6 +184,11 @@ class TDMPC2(OffPolicyAlgorithm):
     def _two_critics(self) -> list[int]:
         """Draw two critics for an update."""
         return [int(number) for number in torch.randperm(self.num_critics, generator=self.subset_generator)[:2]]
+
+    @property
+    def keeps_acting_state(self) -> bool:  # type: ignore[override]
+        """Whether it plans."""
+        return self.planner is not None
 
     def default_explorer(self) -> Explorer:
         """Return sampling from the plan or the policy, or planned actions where plans have no standard deviation."""
@@ -211,8 +214,7 @@ class TDMPC2(OffPolicyAlgorithm):
     @torch.no_grad()
     def expected_returns(self, latent: Tensor, actions: Tensor, exploration: Exploration) -> Tensor:
         """Return the returns (E, N) of action sequences (E, N, H, A) from states (E, size), with a value at the end."""
-        rewards, weight, last = self.model.follow(latent, actions, self.gamma)
-        view = Observations(last)
+        rewards, weight, view = self.model.follow(latent, actions, self.gamma)
         action = self.pi(view).sample(exploration.generator)
         drawn = exploration.random.permutation(self.num_critics)[:2]
         value = average([self.critics[number](view, action) for number in drawn]).mean
@@ -228,11 +230,11 @@ class TDMPC2(OffPolicyAlgorithm):
         ``gamma`` is that of episodes of 1,000 steps: with T steps, T / 5 - 1 divided by T / 5, from 0.95 to 0.995.
 
         Args:
-            millions: of parameters, 5 as in most of the paper, or 1.
+            millions: of parameters: 5, as in most of the paper, or 1.
             capacity: transitions that the storage keeps.
             num_envs: of the training environments.
         """
-        units, size, critics = _SIZES[millions]
+        units, size, critics = (512, 512, 5) if millions == 5 else (384, 128, 2)
         return Preset(
             algo_factory=make_factory(cls, (), {"gamma": 0.995, "latent_size": size, "num_critics": critics}),
             actor_factory=OffPolicyActor.create_factory(
@@ -241,10 +243,8 @@ class TDMPC2(OffPolicyAlgorithm):
                 layer_norm=True,
                 per_network={"encoder": {"hidden_sizes": (256,)}, "critics": {"dropout": 0.01}},
             ),
-            storage_factory=make_factory(ReplayBuffer, (capacity // num_envs,), {"sequences": Sequences(3)}),
+            storage_factory=ReplayBuffer.create_factory(capacity // num_envs, sequences=Sequences(3)),
         )
 
 
-_SIZES = {1: (384, 128, 2), 5: (512, 512, 5)}
-"""Units of each hidden layer but the encoder's, numbers of a latent state, and critics, by millions of parameters."""
 _LARGEST = 1e30

@@ -17,6 +17,7 @@ from torch import Tensor
 import pytorchrl as prl
 from pytorchrl.agent.actors.outputs import DiagonalGaussian, SquashedGaussian
 from pytorchrl.agent.algorithms.model_based.mb_mpc import PLAN
+from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from storages.transition import (
     ACT,
     BATCH_SIZES,
@@ -432,6 +433,16 @@ def test_planning_can_be_switched_off_and_on_in_use() -> None:
         exploration = exploring(algorithm, 2)
         algorithm.acting_step(torch.zeros(2, OBSERVED), None, torch.ones(2, 1), exploration)
         assert set(exploration.state) == kept
+
+
+@pytest.mark.long
+def test_the_policy_alone_is_exported_and_a_planner_is_refused(tmp_path: Path) -> None:
+    obs = torch.randn(5, OBSERVED, generator=torch.Generator().manual_seed(0))
+    policy = TrainedPolicy(made(planner=None))
+    exported = torch.export.load(policy.export(tmp_path / "policy.pt2")).module()
+    np.testing.assert_allclose(exported(obs).detach(), policy(obs.numpy()), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="TDMPC2 chooses actions by what it keeps of earlier steps"):
+        TrainedPolicy(made()).export(tmp_path / "planner.pt2")
 
 
 @pytest.mark.parametrize(
