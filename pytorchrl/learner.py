@@ -243,6 +243,8 @@ class Learner(Answering, Closing):
         """
         self._saver.set_interval(checkpoint_every)
         self.stop_reason, self.was_interrupted = None, False
+        if progress and 0 < self.scheme.steps < self.target_steps:
+            tell(f"Continuing at {self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}")
         if first_update := notices.of_first_update(self.scheme, self.target_steps, self.log_every):
             tell(first_update)
         with self._interruption, worker_signals().held_back():

@@ -91,7 +91,8 @@ def check_made(env: Any, origin: str) -> None:
     if not isinstance(env, gym.Env):
         raise InvalidEnvironmentError(
             f"VecEnv: {origin} made {_shown(env)}, which is no gymnasium.Env; derive it from gymnasium.Env, return it "
-            f"from the callable, or wrap an environment of the older gym by the package shimmy"
+            f"from the callable, or wrap an environment of the older gym by the package shimmy; a program that calls "
+            f"the policy itself needs no environment: prl.Agent"
         )
     layer: Any = env
     while True:

@@ -67,6 +67,11 @@ class TrainedPolicy(Answering):
         self._env_actions = EnvActions(self.action_space)
         self.reset()
 
+    def __repr__(self) -> str:
+        return (
+            f"<TrainedPolicy of {type(self.algorithm).__name__}, from {self.observation_space} to {self.action_space}>"
+        )
+
     def reset(self) -> None:
         """Begin new episodes: reset the recurrent state, options and histories, which other policies do not have."""
         self._rhs: Any = None
