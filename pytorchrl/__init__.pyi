@@ -94,6 +94,7 @@ from pytorchrl.agent.algorithms import (
     SVG0 as SVG0,
     TD3 as TD3,
     TD3BC as TD3BC,
+    TDMPC2 as TDMPC2,
     TQC as TQC,
     TRPO as TRPO,
     TRPOSinglePath as TRPOSinglePath,

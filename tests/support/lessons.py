@@ -84,7 +84,8 @@ def make_scheme(case: Case, algorithm: type[prl.Algorithm] | None = None, **chan
     needs = case.algorithm.sources["main"]
     envs = prl.VecEnv.create_factory(Wandering, 2, env_kwargs={"actions": ACTIONS[case.actions]})
     factory = (algorithm or case.algorithm).create_factory(**case.settings | changes)
-    windows: dict[str, Any] = {"sequences": prl.Sequences(4)} if case.memory or needs.segments else {}
+    in_sequences = case.memory or needs.segments or needs.multi_step_rows
+    windows: dict[str, Any] = {"sequences": prl.Sequences(4)} if in_sequences else {}
     if needs.whole_episodes:
         windows = {"sequences": prl.Episodes()}
     replay = prl.ReplayBuffer.create_factory(size=40, **windows)

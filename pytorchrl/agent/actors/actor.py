@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.action_mask import ActionMask
-from pytorchrl.agent.actors.bodies import Body, RecurrentBody, flat
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody, VectorBody, flat
 from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.encoders import ExtractorKind, described, named
 from pytorchrl.agent.actors.float32_conversion import Float32Conversion
@@ -205,6 +205,7 @@ class Actor(Component, nn.Module):
         acts: bool = False,
         codec: ActionCodec | None = None,
         beside: int = 0,
+        vectors: int = 0,
         layers: Layers | None = None,
     ) -> Network:
         """Make and register a network.
@@ -215,13 +216,15 @@ class Actor(Component, nn.Module):
             acts: whether it acts in the environments; its recurrent state is then stored with transitions.
             codec: of the actions that the network takes in addition to observations; None takes only observations.
             beside: size of a vector that it takes in addition to observations, instead of an action.
+            vectors: size of vectors, such as latent states, that it takes in place of observations:
+                ``network(Observations(latents), action)``; it has no memory. 0 for observations.
             layers: settings of its hidden layers that override those of the user.
 
         Raises:
             ValueError: a network of this name exists already.
         """
         with settings_of_network(self, name):
-            return self._named(name, self._network(head, acts, codec, beside, layers))
+            return self._named(name, self._network(head, acts, codec, beside, vectors, layers))
 
     def make_ensemble(
         self,
@@ -232,11 +235,12 @@ class Actor(Component, nn.Module):
         acts: bool = False,
         codec: ActionCodec | None = None,
         beside: int = 0,
+        vectors: int = 0,
         layers: Layers | None = None,
     ) -> Ensemble:
         """Make and register an ensemble of ``count`` networks; other arguments as of :meth:`make`."""
         with settings_of_network(self, name):
-            networks = [self._network(head, acts, codec, beside, layers) for _ in range(count)]
+            networks = [self._network(head, acts, codec, beside, vectors, layers) for _ in range(count)]
         return self._named(name, Ensemble(networks))
 
     def make_of_pairs(self, name: str, head: Head) -> Network:
@@ -297,23 +301,33 @@ class Actor(Component, nn.Module):
         return network.to(self.device)
 
     def _network(
-        self, head: Head, acts: bool, codec: ActionCodec | None, beside: int, layers: Layers | None
+        self, head: Head, acts: bool, codec: ActionCodec | None, beside: int, vectors: int, layers: Layers | None
     ) -> Network:
         size = beside if codec is None else codec.size
         body: AnyBody
         if not size:
-            body = self._body_of_observations(acts, layers)
+            body = (
+                VectorBody(self.hidden_layers(vectors, self.hidden_sizes, layers))
+                if vectors
+                else self._body_of_observations(acts, layers)
+            )
             built = head.build(body.output_size, self)
-            return Network(body, built, action_mask=self.mask)
+            return Network(body, built, action_mask=None if vectors else self.mask)
         # A network may have settings of its own.
         check_late_action(self)
         before, behind = self.hidden_sizes[: self.late_action], self.hidden_sizes[self.late_action :]
         # Without hidden layers before the action, the overrides apply only to those after it.
-        body = self._body(before, layers if before else None) if self.memory is None else self._recurrent_body(layers)
+        first_layers = layers if before else None
+        if vectors:
+            body = VectorBody(self.hidden_layers(vectors, before, first_layers))
+        elif self.memory is None:
+            body = self._body(before, first_layers)
+        else:
+            body = self._recurrent_body(layers)
         if acts:
             self._store_state_of(body)
         # All hidden layers come before a memory; one more combines its output with the action.
-        sizes = behind if self.memory is None else (body.output_size,)
+        sizes = behind if self.memory is None or vectors else (body.output_size,)
         if before:
             layers = Layers(batch_norm=False) if layers is None else {**layers, "batch_norm": False}
         joint = self.hidden_layers(body.output_size + size, sizes, layers)

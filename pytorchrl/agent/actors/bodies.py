@@ -69,6 +69,26 @@ class Body(nn.Module):
         return out
 
 
+class VectorBody(nn.Module):
+    """Hidden layers of networks of vectors, such as latent states, in place of observations.
+
+    Args:
+        hidden: from vectors to features; without layers, these are the vectors.
+    """
+
+    normalization = None
+
+    def __init__(self, hidden: MLP) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.output_size = hidden.output_size
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """(B, size) to (B, output_size)."""
+        features: Tensor = self.hidden(vectors)
+        return features
+
+
 class RecurrentBody(nn.Module):
     """A body followed by a memory.
 

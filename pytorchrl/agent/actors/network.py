@@ -25,7 +25,7 @@ class Network(nn.Module):
     """A body and a head: from observations, and actions if it takes them, to the head's output.
 
     Args:
-        body: from observations to features.
+        body: from observations, or vectors in place of these, to features.
         head: from features to an output.
         joint: hidden layers of the concatenated features and action (or other vector), of networks that take one.
         codec: encodes the actions, of networks that take them.

@@ -38,6 +38,7 @@ from pytorchrl.agent.algorithms.model_based.mb_mpc import MBMPC as MBMPC
 from pytorchrl.agent.algorithms.model_based.mb_mpc import PDDM as PDDM
 from pytorchrl.agent.algorithms.model_based.mb_mpc import PETS as PETS
 from pytorchrl.agent.algorithms.model_based.mbpo import MBPO as MBPO
+from pytorchrl.agent.algorithms.model_based.td_mpc2 import TDMPC2 as TDMPC2
 from pytorchrl.agent.algorithms.needs import Needs as Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm as OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.awac import AWAC as AWAC

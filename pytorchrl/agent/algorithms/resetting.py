@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import Body, RecurrentBody
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody, VectorBody
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.stacked_memory import StackedMemory
@@ -82,6 +82,8 @@ def _layers(module: nn.Module | None) -> list[list[nn.Module]]:
         return [*_layers(module.body), *(list(layer.modules()) for layer in recurrent)]
     if isinstance(module, Body):
         return [*_layers(module.features), *_layers(module.hidden)]
+    if isinstance(module, VectorBody):
+        return _layers(module.hidden)
     if isinstance(module, MLP):
         return module.modules_of_layers
     layers: list[list[nn.Module]] = []
