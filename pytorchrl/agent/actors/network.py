@@ -36,7 +36,7 @@ class Network(nn.Module):
         self,
         body: AnyBody,
         head: nn.Module,
-        joint: MLP | None = None,
+        joint: nn.Module | None = None,
         codec: ActionCodec | None = None,
         *,
         action_mask: ActionMask | None = None,
