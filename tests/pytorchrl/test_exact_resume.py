@@ -45,7 +45,7 @@ def off_policy(
     )
 
 
-ACTOR = ("memory", "noisy", "dueling", "normalize_observations")
+ACTOR = ("memory", "noisy", "dueling", "normalize_observations", "body", "per_network")
 ENVS = ("env_kwargs", "wrappers", "mode", "replay_on_resume")
 EVALUATED = {"test_every": 70, "num_test_episodes": 2}
 
@@ -185,6 +185,14 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "SAC": sac(1),
     "SAC in 4 environments": sac(4),
     "SAC with a memory": sac(2, "gru"),
+    "SAC of residual networks with weight decay": off_policy(
+        prl.SAC,
+        env="Pendulum-v1",
+        body="simba",
+        normalize_observations=True,
+        per_network={"critics": {"body": "bronet", "hidden_sizes": (6, 6)}},
+        optimizer=prl.AdamW(weight_decay=0.1),
+    ),
     "QR-DQN with priorities and n steps": qrdqn(),
     "QR-DQN with a memory": qrdqn(memory="gru"),
     "Rainbow": off_policy(

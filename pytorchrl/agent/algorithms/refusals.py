@@ -52,7 +52,8 @@ def _answer(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     if env is None:
         env = "CartPole-v1" if cls.actions in _DISCRETE_OR_ANY else "Pendulum-v1"
     of_networks = any(isinstance(one, (nn.Module, nn.ModuleDict, dict)) for one in (*args, *kwargs.values()))
-    networks = "; the actor makes the networks: hidden_sizes, or a feature_extractor of your own" if of_networks else ""
+    own = "; the actor makes the networks: hidden_sizes, or a feature_extractor or body of your own"
+    networks = own if of_networks else ""
     return (
         f"{name} is not called: its factory is one of four parts of a scheme, which a learner trains: "
         f'prl.Learner(prl.compose("{name}", "{env}"), target_steps=100_000, log_dir="runs/{name.lower()}").run(); '
