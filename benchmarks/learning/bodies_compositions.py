@@ -45,9 +45,8 @@ _SMALL: Mapping[str, Composition] = {
     "MLP, normalised observations": Composition(
         lambda: _sac({"hidden_sizes": (256, 256), "normalize_observations": True})
     ),
-    "wide MLP": Composition(lambda: _sac({"hidden_sizes": (512, 512)})),
-    "SimBa": Composition(lambda: _sac(_body("simba", (128,), (128, 128)), _DECAY["simba"])),
-    "BroNet": Composition(lambda: _sac(_body("bronet", (256,), (256, 256)), _DECAY["bronet"])),
+    "SimBa": Composition(lambda: _sac(_body("simba", (64,), (64, 64)), _DECAY["simba"])),
+    "BroNet": Composition(lambda: _sac(_body("bronet", (128,), (128, 128)), _DECAY["bronet"])),
 }
 
 
@@ -108,10 +107,9 @@ BODIES = Page(
             package="mujoco",
             about="small networks",
             settings=(
-                "One update after every step, from step 5,000 on, at learning rates of 0.0003. The MLPs have two "
-                "layers of 256 units in each network, the wide one of 512; SimBa's policy has a block of 128 features "
-                "and its critics two, BroNet's have one and two of 256. So a critic of the wide MLP, of SimBa and of "
-                "BroNet has about 270,000 parameters each, one of the other MLPs 72,000."
+                "One update after every step, from step 5,000 on, at learning rates of 0.0003. A critic has about "
+                "70,000 parameters with each body: an MLP two layers of 256 units, SimBa two blocks of 64 features and "
+                "BroNet two of 128. The policies have as many layers, or one block of that size."
             ),
         ),
         "halfcheetah": _large("HalfCheetah-v5", 6),
