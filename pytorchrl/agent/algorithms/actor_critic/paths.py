@@ -87,7 +87,8 @@ class FirstSteps:
         if WEIGHTS not in batch:
             return torch.ones_like(self.alive[0])
         # Packed episodes are in the order of their lengths, weights in that of the draws.
-        return batch[WEIGHTS][batch[EPISODE][self.rows[0], 0]] if BATCH_SIZES in batch else batch[WEIGHTS]
+        weights: Tensor = batch[WEIGHTS]
+        return weights[batch[EPISODE][self.rows[0], 0]] if BATCH_SIZES in batch else weights
 
     def returns(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return discounted sums of rewards (B, 1), the discount of what follows, and the last row (B,) of each."""
