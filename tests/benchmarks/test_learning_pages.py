@@ -192,12 +192,12 @@ def test_a_task_on_request_is_on_the_page_once_one_of_its_runs_has_finished(
 ) -> None:
     folders: dict[str, Any] = {"docs": tmp_path, "runs": tmp_path / "runs", "kept": tmp_path / "kept", "processes": 0}
     learning_page.PAGE_COMMANDS["bodies"](benchmark.Arguments(**folders))
-    # Four bodies with three seeds each: none of the tasks on request.
-    assert capsys.readouterr().out.startswith("12 runs, 0 of them finished\n")
+    # Four bodies with two seeds each: none of the tasks on request.
+    assert capsys.readouterr().out.startswith("8 runs, 0 of them finished\n")
     assert "Walker2d" not in (tmp_path / "bodies.md").read_text()
     write_result(benchmark, benchmark.runs_of("bodies", "walker2d", tmp_path / "runs")[0], 123.0)
     learning_page.PAGE_COMMANDS["bodies"](benchmark.Arguments(**folders), only=("walker2d",))
-    assert "1 of 24 runs have finished" in " ".join((tmp_path / "bodies.md").read_text().split())
+    assert "1 of 20 runs have finished" in " ".join((tmp_path / "bodies.md").read_text().split())
     assert row_of("SimBa", tmp_path / "bodies.md")[1:4] == ["missing", "missing", "missing"]
     assert "| `MLP` | 123.0 | missing | missing |" in (tmp_path / "bodies.md").read_text()
 

@@ -56,11 +56,10 @@ def make_hidden_layers(
         )
     if not hidden_sizes:
         return MLP(input_size, ())
-    if kind in _RESIDUAL:
+    if isinstance(kind, str):
         names = ("noisy", "noisy_sigma", "generator")
         noise: Any = {name: layers[name] for name in names if name in layers}  # type: ignore[literal-required]
         return _RESIDUAL[kind](input_size, hidden_sizes, **noise)
-    assert callable(kind)
     return _made_by(kind, input_size, hidden_sizes)
 
 
@@ -111,7 +110,7 @@ def _check_body(where: str, settings: Mapping[str, Any], default_activation: str
             f"{inspect.signature(kind)}"
         )
     activation = settings["activation"]
-    own = ("relu", default_activation) if kind in _RESIDUAL else (default_activation,)
+    own = ("relu", default_activation) if isinstance(kind, str) else (default_activation,)
     given = [f"{name}={settings[name]!r}" for name in _OF_MLP if settings[name]]
     if activation not in own:
         given.append(f"activation={activation!r}")
@@ -120,9 +119,9 @@ def _check_body(where: str, settings: Mapping[str, Any], default_activation: str
             f"{where}: body {_shown(kind)} has layers of its own, and {', '.join(given)} would change nothing; leave "
             f'that out, or choose body="mlp"'
         )
-    if kind in _RESIDUAL and settings["hidden_sizes"]:
+    if isinstance(kind, str) and settings["hidden_sizes"]:
         width_of(settings["hidden_sizes"], f"{where}: body {_shown(kind)}")
 
 
-def _shown(kind: BodyKind) -> str:
+def _shown(kind: BodyKind | str) -> str:
     return repr(kind) if isinstance(kind, str) else name_of(kind)

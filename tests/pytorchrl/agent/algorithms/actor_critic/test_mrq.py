@@ -276,10 +276,10 @@ def test_it_solves_pendulum() -> None:
     scheme = prl.Scheme(
         prl.MRQ.create_factory(start_steps=1_000, mini_batch_size=64, gamma=0.98, test_every=0),
         prl.OffPolicyActor.create_factory(hidden_sizes=(64, 64), activation="elu", layer_norm=True),
-        prl.PERBuffer.create_factory(size=6_000, alpha=0.4, beta=0.0, sequences=prl.Sequences(5)),
+        prl.PERBuffer.create_factory(size=5_000, alpha=0.4, beta=0.0, sequences=prl.Sequences(5)),
         prl.VecEnv.create_factory("Pendulum-v1"),
         seed=1,
     )
-    train(scheme, 6_000)
+    train(scheme, 5_000)
     assert scheme.evaluate(10).mean_return > -250
     scheme.close()
