@@ -198,7 +198,7 @@ def test_a_task_on_request_is_on_the_page_once_one_of_its_runs_has_finished(
     write_result(benchmark, benchmark.runs_of("bodies", "walker2d", tmp_path / "runs")[0], 123.0)
     learning_page.PAGE_COMMANDS["bodies"](benchmark.Arguments(**folders), only=("walker2d",))
     assert "1 of 20 runs have finished" in " ".join((tmp_path / "bodies.md").read_text().split())
-    assert row_of("SimBa", tmp_path / "bodies.md")[1:4] == ["missing", "missing", "missing"]
+    assert row_of("SimBa", tmp_path / "bodies.md")[1:3] == ["missing", "missing"]
     assert "| `MLP` | 123.0 | missing | missing |" in (tmp_path / "bodies.md").read_text()
 
 
