@@ -58,6 +58,7 @@ from pytorchrl.agent.algorithms import (
     MMESAC as MMESAC,
     MPO as MPO,
     MPODiscrete as MPODiscrete,
+    MRQ as MRQ,
     MunchausenDQN as MunchausenDQN,
     MunchausenIQN as MunchausenIQN,
     NAF as NAF,

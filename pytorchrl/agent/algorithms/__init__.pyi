@@ -9,6 +9,7 @@ from pytorchrl.agent.algorithms.actor_critic.mmesac import DEMMESAC as DEMMESAC
 from pytorchrl.agent.algorithms.actor_critic.mmesac import MMESAC as MMESAC
 from pytorchrl.agent.algorithms.actor_critic.mpo import MPO as MPO
 from pytorchrl.agent.algorithms.actor_critic.mpo_discrete import MPODiscrete as MPODiscrete
+from pytorchrl.agent.algorithms.actor_critic.mrq import MRQ as MRQ
 from pytorchrl.agent.algorithms.actor_critic.pcl import PCL as PCL
 from pytorchrl.agent.algorithms.actor_critic.pcl import UnifiedPCL as UnifiedPCL
 from pytorchrl.agent.algorithms.actor_critic.quantile_sac import QRSAC as QRSAC
