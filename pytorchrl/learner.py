@@ -371,9 +371,9 @@ class Learner(Answering, Closing):
         """Log histograms of values, in the loggers that support them: TensorBoard and wandb."""
         self._measurements.write_histograms(self.scheme.steps, values)
 
-    def log_video(self, name: str, path: Path) -> None:
+    def log_video(self, name: str, path: _Path) -> None:
         """Log a video, a file that ends in ".mp4" or ".gif", in the loggers that support it: wandb."""
-        self._measurements.write_video(self.scheme.steps, name, path)
+        self._measurements.write_video(self.scheme.steps, name, Path(path))
 
     @property
     def seconds_of_parts(self) -> dict[str, float]:

@@ -40,7 +40,7 @@ class TrainingRun(Protocol):
     def log_histograms(self, values: Mapping[str, NDArray[Any]]) -> None:
         """Log histograms of values, in the loggers that support them."""
 
-    def log_video(self, name: str, path: Path) -> None:
+    def log_video(self, name: str, path: str | os.PathLike[str]) -> None:
         """Log a video, in the loggers that support it."""
 
     def save_policy(self, path: str | os.PathLike[str], **numbers: float) -> Path:
