@@ -17,7 +17,8 @@ from matplotlib.lines import Line2D
 from pytorchrl.logging import MetricsFile, plot_runs
 from pytorchrl.logging.curves import read_run
 from pytorchrl.logging.groups import grouped
-from pytorchrl.logging.pictures.panels import Choice, draw_groups
+from pytorchrl.logging.pictures.curve_styles import Choice
+from pytorchrl.logging.pictures.panels import draw_groups
 from tests.support.run_folders import composition, recorded_run
 
 Points: TypeAlias = Sequence[tuple[float, float]]
