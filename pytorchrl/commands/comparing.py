@@ -25,8 +25,8 @@ Look = Annotated[FigureOptions, tyro.conf.arg(name="")]
 _USUAL = FigureOptions()
 _WRITERS = {
     ".md": lambda comparison: as_markdown(comparison, answer_of(comparison)),
-    ".csv": as_csv,
     ".tex": lambda comparison: as_latex(comparison, answer_of(comparison)),
+    ".csv": as_csv,
 }
 
 
@@ -112,7 +112,8 @@ def compare(
     for note in comparison.notes:
         tell(f"- {note}")
     # The groups have the names and the order of the figures by now.
-    look = replace(look, names={}, order=())
+    drawn = {result.name for result in comparison.main}
+    look = replace(look, names={name: name for name in look.names.values() if name in drawn}, order=())
     if output is not None and output.suffix in _WRITERS:
         tell(f"Tables: {save_text(_WRITERS[output.suffix](comparison), output)}")
     elif output is not None:

@@ -1,6 +1,7 @@
 """Comparisons as tables of LaTeX, with the rules of the package booktabs."""
 
 import re
+from collections.abc import Sequence
 
 from pytorchrl.comparison.results import Comparison
 from pytorchrl.comparison.tables import Table, tables_of
@@ -13,7 +14,7 @@ _ESCAPED = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
+    '"': "''{}",
 } | {character: f"\\{character}" for character in "&%$#_{}"}
 
 
@@ -26,7 +27,7 @@ def as_latex(comparison: Comparison, answer: str = "") -> str:
 
 def _formatted(table: Table) -> str:
     kinds = "l" * table.left + "r" * (len(table.columns) - table.left)
-    header, *rows = (" & ".join(map(_cell, row)) + r" \\" for row in (table.columns, *table.rows))
+    header, *rows = (_row(row) for row in (table.columns, *table.rows))
     body = ["\\toprule", header, "\\midrule", *rows, "\\bottomrule"]
     return "\n".join(
         [
@@ -41,10 +42,10 @@ def _formatted(table: Table) -> str:
     )
 
 
-def _cell(text: str) -> str:
-    # A row that began with a bracket would be read as an argument of the end of the row before it.
-    escaped = _escaped(text)
-    return f"{{{escaped}}}" if escaped.startswith(("[", "*")) else escaped
+def _row(cells: Sequence[str]) -> str:
+    text = " & ".join(map(_escaped, cells))
+    # A bracket or a star would be read as an argument of the end of the row before it.
+    return f"{'{}' if text.startswith(('[', '*')) else ''}{text} \\\\"
 
 
 def _escaped(text: str) -> str:

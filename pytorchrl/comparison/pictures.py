@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CHARACTERS_OF_A_NAME = 32
-_SHARE_OF_NAMES = 0.25
+_SHARE_OF_NAMES = 0.3
 """Share of the width of a figure of a given size that names have."""
+_SMALLEST_POINTS = 4.5
+_POINTS_PER_INCH = 72.0
+_LINE_HEIGHT = 1.2
+"""Relative to the size of the font."""
 _DOT, _MARKER, _BAR = 1.0, 1.75, 2.8
 """Sizes of a run's dot and of a statistic's marker, and width of an interval, relative to the usual of lines."""
 
@@ -62,7 +66,8 @@ def _intervals(comparison: Comparison, options: FigureOptions) -> "Figure":
     results = {result.name: result for result in _drawable(comparison)}
     shown = options.shown_names(results)
     improvements = {better.name: better for better in comparison.improvements if better.name in results}
-    wrapped = [in_figure(_wrapped(name, options)) for name in shown.values()]
+    beginning = options.shared_beginning(shown.values())
+    wrapped = [in_figure(_wrapped(name.removeprefix(beginning), options)) for name in shown.values()]
     height = 1.6 + sum(0.16 * (name.count("\n") + 2) for name in wrapped)
     size = options.size or (10.0 if improvements else 7.0, max(2.6, height))
     figure = _figure(size)
@@ -80,7 +85,7 @@ def _intervals(comparison: Comparison, options: FigureOptions) -> "Figure":
     grid[0].set_ylabel(in_figure(options.y_label or ""))
     grid[0].set_xlabel(in_figure(_text(options.x_label, f"{_meaning(comparison)}: interquartile mean")))
     if improvements:
-        baseline = options.names.get(comparison.baseline, comparison.baseline)
+        baseline = options.names.get(comparison.baseline, comparison.baseline).removeprefix(beginning)
         grid[1].axvline(0.5, color="#555555", linestyle=":", linewidth=1)
         grid[1].set_xlim(-0.03, 1.03)
         grid[1].set_xlabel(in_figure(f"probability of improvement over {baseline}"))
@@ -90,7 +95,18 @@ def _intervals(comparison: Comparison, options: FigureOptions) -> "Figure":
     if heading:
         figure.suptitle(in_figure(heading))
     fit_labels(figure)
+    if options.font_size is None:
+        _shrink_names(figure, sum(name.count("\n") + 1.5 for name in wrapped))
     return figure
+
+
+def _shrink_names(figure: "Figure", lines: float) -> None:
+    """Make the names of groups as small as a number of lines needs to fit beside the left panel."""
+    figure.draw_without_rendering()
+    height = figure.axes[0].get_window_extent().height / figure.dpi
+    points = _POINTS_PER_INCH * height / (_LINE_HEIGHT * lines)
+    if points < points_of("ytick.labelsize"):
+        figure.axes[0].tick_params(axis="y", labelsize=max(_SMALLEST_POINTS, points))
 
 
 def draw_profile(comparison: Comparison, output: str | os.PathLike[str], options: FigureOptions | None = None) -> Path:
@@ -126,6 +142,8 @@ def _profiles(
     results = {result.name: result for result in comparison.main}
     shown = options.shown_names(results)
     looks = [style_for(number) for number in range(len(shown))]
+    beginning = options.shared_beginning(shown.values())
+    labels = {name: label.removeprefix(beginning) for name, label in shown.items()}
     counts = {name: results[name].seeds if options.counts else "1" for name in shown}
     # The note says the number of runs where it is that of all groups.
     common = min(counts.values()) if len(set(counts.values())) == 1 else ""
@@ -135,7 +153,7 @@ def _profiles(
             look.color,
             marker=look.marker if look.is_repeated else "",
         )
-        for (name, label), look in zip(shown.items(), looks, strict=True)
+        for (name, label), look in zip(labels.items(), looks, strict=True)
     ]
     has_bands = len(shown) <= DISTINCT_COLORS
     interval = "with 95% bootstrap intervals" if has_bands else ""
@@ -211,7 +229,7 @@ def _wrapped(name: str, options: FigureOptions) -> str:
     room = _CHARACTERS_OF_A_NAME
     if options.size is not None:
         room = min(room, characters_in(_SHARE_OF_NAMES * options.size[0], points_of("ytick.labelsize")))
-    return textwrap.fill(name, room)
+    return textwrap.fill(name, room, break_long_words=options.size is None)
 
 
 def _meaning(comparison: Comparison) -> str:

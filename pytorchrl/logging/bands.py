@@ -45,4 +45,5 @@ def common_positions(curves: Sequence[Curve]) -> Floats:
     """Return the positions of curves in the range that all of them cover, of shape (points,)."""
     first, last = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
     x = np.unique(np.concatenate([curve.x for curve in curves]))
-    return x[(x >= first) & (x <= last)]
+    common: Floats = x[(x >= first) & (x <= last)]
+    return common

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from pytorchrl.logging.groups import Group
 
@@ -18,6 +18,8 @@ _WIDTH_OF_USUAL_SIZES = 6.0
 """Inches from which on texts, lines and markers have their usual size."""
 _NARROW = 5.0
 """Inches below which texts of the legend are short."""
+_JOINT = " + "
+"""Between algorithm and storage in the name of a group."""
 _LINE_WIDTH = 1.8
 _MARKER_SIZE = 4.0
 _SIZES_OF_TEXTS = {
@@ -97,16 +99,34 @@ class FigureOptions:
         from matplotlib import rc_context, rcParams
 
         texts, lines = self._scale(_SMALLEST_TEXTS), self._scale(_THINNEST_LINES)
-        sizes: dict[str, Any] = {
+        # Matplotlib's types name every parameter.
+        sizes: dict[Any, Any] = {
             "font.size": _chosen("font.size", rcParams["font.size"] * texts),
             "lines.linewidth": _chosen("lines.linewidth", _LINE_WIDTH * lines),
             "lines.markersize": _chosen("lines.markersize", _MARKER_SIZE * lines),
         }
         sizes |= {name: _chosen(name, usual) for name, usual in _SIZES_OF_TEXTS.items()}
+        sizes["legend.title_fontsize"] = _chosen("legend.title_fontsize", sizes["legend.fontsize"])
         if self.font_size is not None:
             sizes |= {"font.size": self.font_size} | dict.fromkeys(_SIZES_OF_TEXTS, "medium")
         with rc_context(sizes):
             yield
+
+    def shared_beginning(self, names: Iterable[str]) -> str:
+        """Return the algorithm that the names of all groups begin with, for which a narrow figure has no room.
+
+        Args:
+            names: as they are shown; those that a user has chosen are not shortened.
+
+        Returns:
+            ``"DQN + "`` for "DQN + PERBuffer" and "DQN + ReplayBuffer", and an empty text for names without that.
+        """
+        names = list(names)
+        beginnings = {name.partition(_JOINT)[0] if _JOINT in name else None for name in names}
+        if not self.is_narrow or len(names) < 2 or len(beginnings) > 1 or set(names) & set(self.names.values()):
+            return ""
+        beginning = beginnings.pop()
+        return "" if beginning is None else f"{beginning}{_JOINT}"
 
     def _scale(self, least: float) -> float:
         return 1.0 if self.size is None else min(1.0, max(least, self.size[0] / _WIDTH_OF_USUAL_SIZES))
@@ -144,7 +164,8 @@ def _chosen(name: str, usual: Any) -> Any:
     """Return a parameter of matplotlib where the user has changed it, and the usual of these figures otherwise."""
     from matplotlib import rcParams, rcParamsDefault
 
-    return rcParams[name] if rcParams[name] != rcParamsDefault[name] else usual
+    current, default = cast("dict[str, Any]", rcParams)[name], cast("dict[str, Any]", rcParamsDefault)[name]
+    return current if current != default else usual
 
 
 def _refuse_unknown(option: str, given: Iterable[str], known: Sequence[str]) -> None:

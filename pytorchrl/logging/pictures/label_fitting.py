@@ -16,7 +16,8 @@ def points_of(parameter: str) -> float:
     from matplotlib import rcParams
     from matplotlib.font_manager import FontProperties
 
-    return float(FontProperties(size=rcParams[parameter]).get_size_in_points())
+    parameters: Any = rcParams
+    return float(FontProperties(size=parameters[parameter]).get_size_in_points())
 
 
 def characters_in(inches: float, points: float) -> int:

@@ -15,8 +15,6 @@ from pytorchrl.logging.pictures.curve_styles import (
 from pytorchrl.logging.pictures.figure_options import FigureOptions
 from pytorchrl.logging.pictures.legends import Entry
 
-_JOINT = " + "
-"""Between algorithm and storage in the name of a group."""
 _GREY = "#555555"
 _STATISTICS = {"iqm": "interquartile mean", "median": "median", "mean": "mean"}
 
@@ -97,20 +95,11 @@ class LegendTexts:
 
     def _named(self, name: str, group: Sequence[Measured]) -> str:
         """Return the name of a group, with its number of runs in each environment where groups differ in it."""
-        name = name.removeprefix(self._shared_beginning())
+        name = name.removeprefix(self.options.shared_beginning(self._groups()))
         fewest, most = (function(measured.runs for measured in group) for function in (min, max))
         if most == 1 or self._equal_runs() or not self.options.counts:
             return name
         return f"{name} ({most} runs)" if fewest == most else f"{name} ({fewest} to {most} runs)"
-
-    def _shared_beginning(self) -> str:
-        """Return the algorithm of all names in a narrow figure, which has no room for it; empty for names of a user."""
-        names = list(self._groups())
-        if not self.options.is_narrow or set(names) & set(self.options.names.values()):
-            return ""
-        beginnings = {name.partition(_JOINT)[0] for name in names if _JOINT in name}
-        is_shared = len(beginnings) == 1 and all(_JOINT in name for name in names)
-        return f"{beginnings.pop()}{_JOINT}" if is_shared else ""
 
     def _equal_runs(self) -> int | None:
         """Return the number of runs of every group in every environment; None where they differ."""

@@ -27,7 +27,7 @@ _LOCATIONS = {
     "inside": "best",
 }
 _COMPACT = {
-    "borderaxespad": 0.0,
+    "borderaxespad": 0.3,
     "borderpad": 0.1,
     "columnspacing": 1.0,
     "handlelength": 1.5,
