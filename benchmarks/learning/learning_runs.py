@@ -27,7 +27,7 @@ from benchmarks.learning.policies_compositions import POLICIES
 from benchmarks.learning.strategies_compositions import STRATEGIES_PAGE
 from benchmarks.learning.values_compositions import VALUES
 from pytorchrl.scheme import evaluate
-from storages.persistent.log.files import write_atomically
+from storages.files import write_atomically
 
 FINAL_PART = 0.1
 """Last share of a run, whose training episodes are counted."""

@@ -13,7 +13,7 @@ import pytorchrl as prl
 from benchmarks.learning.offline_tasks import Compared, Kind, OfflineTask
 from pytorchrl.experiments import RunFolder
 from storages.datasets import normalised, open_dataset, references_of, return_of
-from storages.persistent.log.files import write_atomically
+from storages.files import write_atomically
 
 Library = Literal["ours", "d3rlpy"]
 LIBRARIES: Sequence[Library] = ("ours", "d3rlpy")

@@ -33,7 +33,7 @@ from pytorchrl.commands.composition.parts import RunParts, make_parts
 from pytorchrl.commands.composition.presets import preset_of
 from pytorchrl.scheme import evaluate
 from storages.component.factory import Factory, make_factory
-from storages.persistent.log.files import write_atomically
+from storages.files import write_atomically
 
 ROOT = Path(__file__).parents[2]
 _EVALUATIONS, _CHECKPOINTS, _RECORDS = 20, 10, 100

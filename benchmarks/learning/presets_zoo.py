@@ -14,7 +14,7 @@ from pytorchrl.experiments.runs.composition import envs_of
 from pytorchrl.logging.groups import environment
 from pytorchrl.scheme import evaluate
 from storages.component.factory import make_factory
-from storages.persistent.log.files import write_atomically
+from storages.files import write_atomically
 
 EPISODES, COPIES, SEED = 100, 10, 0
 """Of the evaluation whose return the table has: episodes, copies of the environment that play them, their seed."""

@@ -14,7 +14,7 @@ import pytorchrl as prl
 from benchmarks.shared.page_texts import paragraphs
 from benchmarks.shared.rounds import versions
 from pytorchrl.experiments import RunFolder
-from storages.persistent.log.files import write_atomically
+from storages.files import write_atomically
 
 ROOT = Path(__file__).parents[2]
 

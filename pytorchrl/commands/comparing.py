@@ -1,4 +1,4 @@
-"""Commands that draw, compare and report runs of several seeds."""
+"""Commands that draw and compare runs of several seeds."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +17,12 @@ from pytorchrl.logging.pictures.figure_options import FigureOptions
 from pytorchrl.logging.pictures.panels import Choice
 from pytorchrl.logging.pictures.plots import PICTURES, draw_runs, refuse_other_formats, save_text
 from pytorchrl.logging.run_search import read_runs
-from pytorchrl.logging.tables.storage_report import format_bytes
-from pytorchrl.report import Limits, write_report
 from pytorchrl.terminal import tell
 
 Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
 Look = Annotated[FigureOptions, tyro.conf.arg(name="")]
 _USUAL = FigureOptions()
-_WRITERS = {".md": as_markdown, ".csv": as_csv}
+_WRITERS = {".md": lambda comparison: as_markdown(comparison, answer_of(comparison)), ".csv": as_csv}
 
 
 def plot(
@@ -118,23 +116,3 @@ def compare(
         tell(f"Intervals: {draw_comparison(comparison, picture, look)}")
     if profile is not None:
         tell(f"Profiles: {draw_profile(comparison, profile, look)}")
-
-
-def report(
-    runs: tyro.conf.Positional[list[Path]],
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
-    title: str | None = None,
-    videos: float = Limits.videos,
-    largest_checkpoint: float = Limits.checkpoint,
-) -> None:
-    """Write a page about runs that a browser shows without a network, and that can be sent to others.
-
-    Args:
-        runs: run folders, and folders that hold some.
-        output: the page.
-        title: of the page; the algorithms and environments where left out.
-        videos: megabytes that the runs' videos may take of the page; those that do not fit are only named.
-        largest_checkpoint: in megabytes; the storage in a larger checkpoint is not read.
-    """
-    page = write_report(runs, output, title, Limits(videos, largest_checkpoint))
-    tell(f"{page}: {format_bytes(page.stat().st_size)}")

@@ -24,8 +24,8 @@ from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.composition import check_action_bounds, envs_of, load_agent
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import import_modules
+from pytorchrl.logging.formats import counted
 from pytorchrl.logging.groups import environment
-from pytorchrl.logging.tables.storage_report import counted
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.evaluation import evaluate as evaluation_of
 from pytorchrl.terminal import tell

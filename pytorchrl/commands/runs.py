@@ -1,35 +1,22 @@
-"""Commands that list runs and show their composition, provenance, evaluations and results."""
+"""Commands that list runs and their evaluations."""
 
-import inspect
-import shlex
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import tyro
 
-from pytorchrl.commands.shared import Run, print_facts
+from pytorchrl.commands.shared import Run
 from pytorchrl.comparison.tables import Table, print_table
-from pytorchrl.experiments.runs.checkpoint import CheckpointError
-from pytorchrl.experiments.runs.composition import class_named
-from pytorchrl.experiments.runs.run_folder import RunFolder
-from pytorchrl.logging import read_evaluations, read_metrics
-from pytorchrl.logging.curves import read_run
+from pytorchrl.logging import read_metrics
+from pytorchrl.logging.curves import read_config, read_run
 from pytorchrl.logging.groups import environment
 from pytorchrl.logging.tables.evaluation_table import COLUMNS, as_csv, as_markdown, evaluations_of, texts_of
-from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.run_files import RunFiles
 from pytorchrl.terminal import on_one_line, tell
-from storages.component.declared import hyper_parameters_of
-from storages.component.factory import Component
-from storages.component.setting import plain
+from storages.files import refuse_link
 
 _RUNS = Path("runs")
 """Where `ls` looks; it need not exist, as the first run makes it."""
-_LAST = 10
-"""Evaluations over which a mean is shown."""
-_PARTS = ("algorithm", "actor", "storage", "train_envs", "test_envs")
-_SETTINGS = ("seed", "device", "normalize_rewards", "log_to", "checkpoint_every", "imports")
 
 
 def ls(path: tyro.conf.Positional[Path] = _RUNS) -> None:
@@ -41,9 +28,7 @@ def ls(path: tyro.conf.Positional[Path] = _RUNS) -> None:
     if not path.is_dir() and (path.exists() or path != _RUNS):
         what = "is no folder" if path.exists() else "does not exist"
         raise ValueError(f"{path} {what}; ls lists the runs in a folder: name one, or none for {_RUNS}")
-    folders = sorted(
-        file.parent for file in path.glob(f"**/{RunFolder(path).config_file.name}") if _is_run(file.parent)
-    )
+    folders = sorted(file.parent for file in path.glob(f"**/{RunFiles(path).config_file.name}") if _is_run(file.parent))
     if not folders:
         tell(f"There is no run in {path}.")
         return
@@ -51,7 +36,7 @@ def ls(path: tyro.conf.Positional[Path] = _RUNS) -> None:
     for folder in folders:
         try:
             rows.append(_row(folder, path))
-        except (CheckpointError, OSError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             # A reason in a cell would take the width of the names.
             unreadable.append(f"{folder.relative_to(path)} cannot be read: {error}")
     if rows:
@@ -83,7 +68,7 @@ def evaluations(run: Run, output: Annotated[Path | None, tyro.conf.arg(aliases=[
 
 def _is_run(folder: Path) -> bool:
     """Whether a folder with a ``config.json``, which other programs write too, has another file of a run."""
-    run = RunFolder(folder)
+    run = RunFiles(folder)
     return any(file.exists() for file in (run.versions_file, run.metrics_file, run.checkpoint_file))
 
 
@@ -91,138 +76,26 @@ def _row(folder: Path, path: Path) -> list[str]:
     """Return the row of a run.
 
     Raises:
-        CheckpointError: its configuration cannot be read.
-        MetricsError: its metrics are damaged.
+        OSError: a file cannot be read.
+        PersistenceError: a file is a symbolic link.
+        ValueError: the configuration or the metrics are damaged.
     """
-    run = RunFolder(folder)
-    config = run.read_config()
+    run = RunFiles(folder)
+    config = read_config(run)
+    refuse_link(run.metrics_file)
     metrics: dict[str, float] = {}
     if run.metrics_file.exists():
         for record in read_metrics(run.metrics_file):
             metrics |= record
+    try:
+        algorithm, seed, target_steps = config["algorithm"]["name"], config["seed"], int(config["target_steps"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{run.config_file} is damaged: it holds no composition") from error
     return [
         str(folder.relative_to(path)),
-        str(config["algorithm"]["name"]),
+        str(algorithm),
         environment(config).partition("(")[0],
-        str(config["seed"]),
-        f"{metrics.get('steps', 0):,.0f} of {config['target_steps']:,}",
+        str(seed),
+        f"{metrics.get('steps', 0):,.0f} of {target_steps:,}",
         *(f"{metrics[key]:.1f}" if key in metrics else "" for key in ("train/return", "test/return")),
     ]
-
-
-def show(run: Run, diff: bool = False) -> None:
-    """Show the composition of a run, the code and machine that it was trained with, and its returns.
-
-    Args:
-        run: the run folder.
-        diff: print instead the uncommitted changes of the code when the run began, for `git apply`.
-    """
-    folder = RunFolder(run)
-    config = folder.read_config()
-    if diff:
-        tell(_diff_of(folder), end="")
-        return
-    print_facts("Composition", _composition(config))
-    try:
-        print_facts("Provenance", _provenance(folder))
-    finally:
-        # A run whose provenance cannot be read has results all the same.
-        print_facts("Results", _returns(run, config))
-
-
-def shown(value: Any) -> str:
-    """Format a value of a configuration as Python source; a part without the arguments that are defaults."""
-    if isinstance(value, Mapping) and set(value) == {"callable"}:
-        return str(value["callable"])
-    if isinstance(value, Mapping) and {"name", "hyper_parameters"} <= set(value):
-        given = value["hyper_parameters"]
-        defaults = _defaults(str(value["name"]))
-        changed = {name: one for name, one in given.items() if name not in defaults or one != defaults[name]}
-        return f"{value['name']}({', '.join(f'{name}={shown(one)}' for name, one in changed.items())})"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name!r}: {shown(one)}" for name, one in value.items()) + "}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(shown, value))}]"
-    return repr(value)
-
-
-def _defaults(name: str) -> Mapping[str, Any]:
-    """Return the defaults of a component's hyper-parameters or a setting's fields; none of a class not imported."""
-    try:
-        cls = class_named(name)
-        parameters = hyper_parameters_of(cls) if issubclass(cls, Component) else inspect.signature(cls).parameters
-    except (CompositionError, TypeError):
-        return {}
-    return {key: plain(one.default) for key, one in parameters.items() if one.default is not one.empty}
-
-
-def _composition(config: Mapping[str, Any]) -> dict[str, str]:
-    rows = {part: shown(config[part]) for part in _PARTS if config.get(part) is not None}
-    rows |= {f"source {name}": shown(source) for name, source in config.get("sources", {}).items()}
-    if config.get("callbacks"):
-        rows["callbacks"] = shown(config["callbacks"])
-    return rows | {name: shown(config[name]) for name in _SETTINGS if config.get(name)}
-
-
-def _provenance(folder: RunFolder) -> dict[str, str]:
-    facts = folder.read_provenance()
-    commit = str(facts.get("git_commit") or "none: the run was begun outside a git repository")
-    if facts.get("git_uncommitted_changes"):
-        size = len(_diff_of(folder).splitlines()) if folder.diff_file.exists() else 0
-        commit += f", with uncommitted changes ({f'{size:,} lines: show --diff' if size else 'not saved'})"
-    machine = facts.get("machine") or {}
-    gpus = ", ".join(map(str, machine.get("gpus") or [])) or "no GPU"
-    rows = {
-        "experiment": facts.get("experiment"),
-        "begun": facts.get("started"),
-        "command": shlex.join(map(str, facts.get("command") or [])),
-        "commit": commit,
-        "machine": machine and f"{machine.get('processor')}, {machine.get('cores')} cores, {gpus}",
-        "threads of torch": machine.get("torch_threads"),
-        "system": facts.get("platform"),
-        "versions": ", ".join(
-            f"{name} {version}"
-            for name, version in {"python": facts.get("python"), **(facts.get("packages") or {})}.items()
-        ),
-        "variables": ", ".join(f"{name}={value}" for name, value in (facts.get("environment") or {}).items()),
-    }
-    return {name: str(value) for name, value in rows.items() if value}
-
-
-def _returns(run: Path, config: Mapping[str, Any]) -> dict[str, str]:
-    metrics_file = RunFolder(run).metrics_file
-    if not metrics_file.exists():
-        return {"steps": f"none measured, of {config['target_steps']:,}"}
-    records, evaluations = read_metrics(metrics_file), read_evaluations(run)
-    latest: dict[str, float] = {}
-    for record in records:
-        latest |= record
-    rows = {"steps": f"{latest.get('steps', 0):,.0f} of {config['target_steps']:,}"}
-    if "seconds" in latest:
-        rows["time"] = f"{latest['seconds'] / 60:.1f} minutes of training"
-    if "train/return" in latest:
-        rows["last training return"] = f"{latest['train/return']:.2f}"
-    return rows | _of_evaluations(evaluations)
-
-
-def _of_evaluations(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
-    """Return the final return, the mean of the last ones, and the best one, which is biased upwards."""
-    if not rows:
-        return {"evaluations": "none"}
-    means = [row["mean"] for row in rows]
-    best = int(np.argmax(means))
-    return {
-        "evaluations": f"{len(rows)}",
-        "final return": f"{means[-1]:.2f}",
-        f"mean of the last {min(_LAST, len(rows))}": f"{np.mean(means[-_LAST:]):.2f}",
-        "best return": f"{means[best]:.2f} after {rows[best]['steps']:,.0f} steps",
-    }
-
-
-def _diff_of(folder: RunFolder) -> str:
-    diff = folder.read_diff()
-    if diff is None:
-        raise CheckpointError(
-            f"{folder.path} has no {folder.diff_file.name}: there were no uncommitted changes, or too many to save"
-        )
-    return diff

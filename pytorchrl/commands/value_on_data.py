@@ -11,7 +11,7 @@ from pytorchrl.experiments import RunFolder, load_policy
 from pytorchrl.experiments.policies.value_from_data import FitSettings, ValueFromData, value_from_data
 from pytorchrl.experiments.runs.composition import made_of
 from pytorchrl.logging.bootstrap import Estimate
-from pytorchrl.logging.tables.storage_report import counted
+from pytorchrl.logging.formats import counted
 from pytorchrl.scheme.dataset_factory import DatasetFactory
 from pytorchrl.terminal import tell
 from storages import ReplayBuffer

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pytorchrl.logging.metrics_file import read_metrics
 from pytorchrl.run_files import RunFiles
-from storages.persistent.log.files import read_text, refuse_link
+from storages.files import read_text, refuse_link
 
 XAxis: TypeAlias = Literal["steps", "seconds", "episodes"]
 EVALUATION, TRAINING = "test/return", "train/return"
@@ -100,11 +100,10 @@ def read_run(folder: Path) -> Run:
         ValueError: it has not measured anything yet, or holds a file that cannot be read.
     """
     run = RunFiles(folder)
-    metrics_file, config_file = run.metrics_file, run.config_file
-    for file in (metrics_file, config_file):
-        refuse_link(file)
+    metrics_file = run.metrics_file
+    refuse_link(metrics_file)
     if not metrics_file.is_file():
-        if config_file.is_file():
+        if run.config_file.is_file():
             raise FileNotFoundError(f"{folder} has not measured anything yet: it has no {metrics_file.name}")
         what = "is not a run folder" if folder.exists() else "does not exist"
         raise FileNotFoundError(
@@ -113,12 +112,22 @@ def read_run(folder: Path) -> Run:
     records = read_metrics(metrics_file)
     if not records:
         raise ValueError(f"{metrics_file} is empty: the run has not logged anything yet")
+    return Run(folder, read_config(run), _in_order(records))
+
+
+def read_config(run: RunFiles) -> dict[str, Any]:
+    """Return the configuration of a run, without the paths of storages and data sets; empty where there is none.
+
+    Raises:
+        PersistenceError: its file is a symbolic link.
+        ValueError: it is damaged.
+    """
+    refuse_link(run.config_file)
     try:
-        config = json.loads(read_text(config_file)) if config_file.is_file() else {}
-        config = without_places(_checked(config))
+        config = json.loads(read_text(run.config_file)) if run.config_file.is_file() else {}
+        return without_places(_checked(config))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{config_file} is damaged: {error}") from error
-    return Run(folder, config, _in_order(records))
+        raise ValueError(f"{run.config_file} is damaged: {error}") from error
 
 
 def _in_order(records: Sequence[Mapping[str, float]]) -> list[Mapping[str, float]]:

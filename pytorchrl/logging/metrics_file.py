@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from pytorchrl.run_files import RunFiles
-from storages.persistent.log.files import open_for_append, replacing
+from storages.files import open_for_append, replacing
 
 _Record = dict[str, float | None]
 _LONGEST_LINE_BYTES = 1 << 20

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pytorchrl.logging.curves import Run, without_places
+from pytorchrl.logging.formats import as_written
 from pytorchrl.logging.groups import composition_of, environment
-from pytorchrl.logging.tables.storage_report import as_written
 
 Value: TypeAlias = float | bool | str | list[float | bool | str] | None
 

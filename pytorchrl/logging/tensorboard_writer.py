@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pytorchrl.logging.run_labels import settings_by_option
 from pytorchrl.run_files import RunFiles
 from pytorchrl.terminal import on_one_line
-from storages.persistent.log.files import refuse_link
+from storages.files import refuse_link
 
 _RETURNS = ("test/return", "train/return")
 """Metrics of the tab of hyper-parameters."""

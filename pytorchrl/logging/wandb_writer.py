@@ -21,7 +21,7 @@ from pytorchrl.logging.metrics_file import read_metrics
 from pytorchrl.logging.run_labels import group_of_run, name_of_run, settings_by_option, tags_of_run
 from pytorchrl.logging.tables.evaluation_table import COLUMNS, evaluation_names, evaluations_of
 from pytorchrl.run_files import RunFiles
-from storages.persistent.log.files import refuse_link, write_atomically
+from storages.files import refuse_link, write_atomically
 
 if TYPE_CHECKING:
     import wandb

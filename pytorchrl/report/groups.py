@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytorchrl.experiments.runs.composition import COMPOSITION
+from pytorchrl.logging.formats import as_written
 from pytorchrl.logging.groups import Group, grouped
 from pytorchrl.logging.run_labels import dotted_settings
-from pytorchrl.logging.tables.storage_report import as_written
 from pytorchrl.report.runs import RunRead
 
 _COMPARED = (*COMPOSITION, "target_steps", "callbacks", "max_test_episode_steps")

@@ -22,7 +22,7 @@ from pytorchrl.report.storage import NO_CHECKPOINT, read_storage, surprising_of
 from pytorchrl.report.videos import videos_of
 from pytorchrl.terminal import printable
 from pytorchrl.version import VERSION, install_command
-from storages.persistent.log.files import replacing
+from storages.files import replacing
 
 if TYPE_CHECKING:
     from jinja2 import Environment

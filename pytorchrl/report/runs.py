@@ -12,7 +12,7 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_metrics
 from pytorchrl.logging.curves import Run
 from storages.errors import PersistenceError
-from storages.persistent.log.files import read_text, refuse_link
+from storages.files import read_text, refuse_link
 
 UNREADABLE = (CheckpointError, PersistenceError, OSError, ValueError, RecursionError)
 """Errors of reading a file that is damaged, or that belongs to another user."""

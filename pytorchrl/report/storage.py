@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pytorchrl.experiments.inspection.overview import Inspection, directory_of_episodes, inspect_storage
 from pytorchrl.experiments.inspection.transitions import TransitionDescription, most_surprising
-from pytorchrl.logging.tables.storage_report import as_written, counted, format_bytes
+from pytorchrl.logging.formats import as_written, counted, format_bytes
 from pytorchrl.report.charts import histogram
 from pytorchrl.report.runs import UNREADABLE, RunRead
 from storages.core.ring.summary import ENDINGS, Field

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from pytorchrl.logging.tables.storage_report import format_bytes
+from pytorchrl.logging.formats import format_bytes
 from pytorchrl.report.runs import RunRead
 from pytorchrl.run_files import RunFiles
 

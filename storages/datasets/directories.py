@@ -13,11 +13,11 @@ from storages.datasets.dataset import About, Dataset
 from storages.datasets.fill import count_episodes_in, episodes_in
 from storages.episode import Episode
 from storages.errors import DamageError, DatasetError
+from storages.files import read_beside_a_writer, refuse_links_in
 from storages.persistent.episodes.episode_batch import EpisodeBatch, episodes_since
 from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
 from storages.persistent.episodes.memtable import finished_since, late_of, watermarks_of
 from storages.persistent.episodes.segment_store import SegmentStore
-from storages.persistent.log.files import read_beside_a_writer, refuse_links_in
 from storages.persistent.replay.recovery import read_ring
 from storages.persistent.replay.ring_manifest import RingManifest
 

@@ -25,7 +25,7 @@ from storages.datasets.spaces import SpaceLeaf, WrittenSpace, arrays_by_name, le
 from storages.datasets.untrusted import MemoryBudget
 from storages.episode import Episode
 from storages.errors import DatasetError
-from storages.persistent.log.files import read_text, refuse_links_in
+from storages.files import read_text, refuse_links_in
 from storages.transition import ACT, REW, Array
 
 METADATA = "metadata.json"

@@ -29,7 +29,7 @@ from storages.datasets.untrusted import (
     package_needed,
 )
 from storages.errors import AmbiguousDataError, DatasetError
-from storages.persistent.log.files import read_text
+from storages.files import read_text
 from storages.transition import Array
 
 ColumnKey: TypeAlias = tuple[str | int, ...]

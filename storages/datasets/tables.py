@@ -15,7 +15,7 @@ from storages.datasets.columns import Joined
 from storages.datasets.flat import FLAT_ANSWERS, FlatDataset
 from storages.datasets.table_columns import Columns, CsvColumns, ParquetColumns
 from storages.errors import DatasetError
-from storages.persistent.log.files import refuse_links_in
+from storages.files import refuse_links_in
 from storages.transition import Array
 
 SUFFIXES = (".csv", ".parquet")

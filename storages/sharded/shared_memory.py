@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from storages.persistent.log.system_calls import open_plain_file
+from storages.system_calls import open_plain_file
 
 _FOLDER = Path("/dev/shm")
 _PREFIX = "pytorchrl-"

@@ -71,7 +71,7 @@ KINDS = {
 DECLARED = {
     kind: {
         cls.__name__: hyper_parameters_of(cls)
-        for cls in map(prl.__dict__.get, prl.__all__)
+        for cls in (getattr(prl, name) for name in prl.__all__)
         if isinstance(cls, type) and issubclass(cls, base)
     }
     for kind, (base, _) in KINDS.items()

@@ -12,7 +12,7 @@ import torch
 import pytorchrl as prl
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.scheme import Evaluation
-from storages.persistent.log import files
+from storages import files
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme
 

@@ -18,7 +18,7 @@ from tests.support import own_parts
 BASES = (FieldComponent, prl.Storage, VecEnv)
 COMPONENTS = sorted(
     cls.__name__
-    for cls in map(prl.__dict__.get, prl.__all__)
+    for cls in (getattr(prl, name) for name in prl.__all__)
     # Actors are created from subclasses of `Actor`, which inherit its `__init__`.
     if isinstance(cls, type) and issubclass(cls, BASES) and not inspect.isabstract(cls) and cls is not prl.Actor
 )

@@ -13,7 +13,7 @@ import pytorchrl.learner
 from pytorchrl.logging import plot_runs
 from pytorchrl.logging.groups import grouped
 from pytorchrl.logging.run_search import read_runs
-from storages.persistent.log.files import replacing
+from storages.files import replacing
 from tests.support.profiles import is_nightly
 
 _ONE_PIXEL = bytes.fromhex(

@@ -28,13 +28,19 @@ from matplotlib.figure import Figure
 
 import pytorchrl as prl
 import pytorchrl.__main__
+from pytorchrl.commands.table import COMMANDS, DATA_COMMANDS
 
 # ``python -m pytorchrl`` executes this module again.
 del sys.modules[pytorchrl.__main__.__name__]
 
 
 def warm_up() -> None:
-    """Have numba and matplotlib prepare what they prepare once in a process, which takes more than a second."""
+    """Import what is imported on demand, and have numba and matplotlib prepare what they prepare once in a process."""
+    for name in prl.__all__:
+        getattr(prl, name)
+    for command in (*COMMANDS.values(), *DATA_COMMANDS.values()):
+        if command.place:
+            assert callable(command.function)
     observations, actions = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(2)
     envs: Any = types.SimpleNamespace(
         observation_space=observations, action_space=actions, num_envs=1, stacked_frames=0

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import gymnasium as gym
 import torch
@@ -30,9 +30,11 @@ from pytorchrl.agent.actors.user_layers import drawing_from, in_evaluation, user
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, SequenceSteps
 from pytorchrl.agent.device import check_default_dtype, find_device, make_generator
 from pytorchrl.agent.global_generators import global_generator
-from pytorchrl.agent.other_names import ACTOR_NAMES
+from pytorchrl.agent.other_names import ACTOR_METHODS, ACTOR_NAMES
+from pytorchrl.agent.other_names.calls import answering_calls
 from storages.component.factory import Component
 from storages.component.hyper_parameters import Count, CountOrZero, HalfOpenUnitInterval, Positive
+from storages.component.other_names import answer_missing
 from storages.transition import ACT, DONE, OBS, RHS, Batch
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
@@ -55,6 +57,11 @@ class Head(Protocol):
 
     def build(self, features: int, actor: "Actor") -> nn.Module:
         """Return the module from features (N, features) to the output."""
+
+
+def answer_call(cls: type[Component], wrong: str, *_: object) -> str:
+    """Return the message about a call of an actor's class without its device and environments."""
+    return f"{wrong}{cls.usage()}"
 
 
 class Actor(Component, nn.Module):
@@ -108,7 +115,8 @@ class Actor(Component, nn.Module):
     """
 
     context = ("device", "envs")
-    other_names = ACTOR_NAMES
+    other_names, other_methods = ACTOR_NAMES, ACTOR_METHODS
+    role, example = "actor_factory", "hidden_sizes=(256, 256)"
 
     hidden_sizes: Sequence[Count] = (256, 256)
     activation: Activation = "relu"
@@ -131,6 +139,21 @@ class Actor(Component, nn.Module):
     per_network: Mapping[str, Mapping[str, Any]] | None = None
     action_mask: str | None = None
 
+    if not TYPE_CHECKING:  # for which each name would exist
+
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                if name not in self.other_methods:
+                    raise
+            return answer_missing(self, name)
+
+    @classmethod
+    def usage(cls) -> str:
+        """Return how it is given to a run, as the end of a message about arguments that do not fit."""
+        return f"{super().usage()}, with hyper-parameters by name; the environments have the spaces"
+
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
         """Check the memory, and the settings of single networks."""
@@ -139,6 +162,7 @@ class Actor(Component, nn.Module):
         check_per_network(per_network or {}, cls, shared_body)
         check_memories(cls.__name__, hyper_parameters)
 
+    @answering_calls(answer_call, by_name=False)
     def __init__(self, device: torch.device | str, envs: Spaces) -> None:
         super().__init__()
         check_late_action(self)

@@ -14,7 +14,7 @@ from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import Observations, Repeated, View
 from pytorchrl.agent.ops.dispatch import hooks_of
 from pytorchrl.agent.ops.layers import are_plain
-from pytorchrl.agent.ops.products import stacked_linear
+from pytorchrl.agent.ops.products import is_linear, stacked_linear
 from pytorchrl.agent.ops.soft_maximum import weighted_soft_maximum, weighted_soft_maximum_of_mlp
 
 
@@ -56,7 +56,7 @@ def _parameters_of_plain(critic: Network) -> list[Tensor] | None:
     if hidden is None or not are_plain([head], ActionValueLayer):
         return None
     layers: list[Any] = [*hidden, head.layer]
-    if not are_plain(layers, nn.Linear) or any(layer.bias is None for layer in layers):
+    if not are_plain(layers) or any(layer.bias is None for layer in layers):
         return None
     return [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
 
@@ -113,6 +113,6 @@ def _linear_layers(network: Network) -> list[nn.Linear] | None:
         return None
     assert isinstance(joint, MLP)
     hidden, last = joint.plain_layers, head.layer
-    if hidden is None or type(last) is not nn.Linear or last.bias is None or any(True for _ in body.parameters()):
+    if hidden is None or not is_linear(last) or last.bias is None or any(True for _ in body.parameters()):
         return None
     return [*hidden, last]

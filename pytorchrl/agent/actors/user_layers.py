@@ -35,18 +35,23 @@ def user_layers(networks: nn.Module) -> list[nn.Module]:
             found.update(dict.fromkeys(module.modules()))
         elif _depends_on_mode(module):
             found[module] = None
-    return [module for module in found if _package_of(module) != "pytorchrl"]
+    return [module for module in found if _package_of(module) != "pytorchrl" or _hooks_depend_on_mode(module)]
 
 
 def _depends_on_mode(module: nn.Module) -> bool:
     if isinstance(module, nn.RNNBase):
         return module.dropout > 0
-    # Those of `torch.nn.utils` are parametrisations, or hooks of layers in its older functions, such as spectral
-    # normalisation, which iterates in training.
-    several = (module, *module._forward_pre_hooks.values())
-    return isinstance(module, _DEPEND_ON_MODE) or any(
-        type(each).__module__.startswith("torch.nn.utils.") for each in several
-    )
+    return isinstance(module, _DEPEND_ON_MODE) or _is_of_utils(module) or _hooks_depend_on_mode(module)
+
+
+def _hooks_depend_on_mode(module: nn.Module) -> bool:
+    """Whether a layer of any class has a hook of torch's older functions, such as spectral normalisation."""
+    return any(map(_is_of_utils, module._forward_pre_hooks.values()))
+
+
+def _is_of_utils(part: object) -> bool:
+    """Whether it is a parametrisation or a hook of ``torch.nn.utils``, of which some change in training."""
+    return type(part).__module__.startswith("torch.nn.utils.")
 
 
 def _package_of(module: nn.Module) -> str:

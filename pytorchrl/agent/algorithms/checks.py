@@ -55,6 +55,19 @@ def check_training(training: TrainingState, algorithm: object, actor: nn.Module)
         )
 
 
+def refuse_other_optimizer(optimizer: Any, owner: str) -> None:
+    """Check that a value of ``optimizer``, if there is one, is an optimiser's setting.
+
+    Raises:
+        ValueError: the message names the value and such a setting.
+    """
+    if optimizer is not None and not isinstance(optimizer, Optimizer):
+        raise ValueError(
+            f'{owner}: optimizer must be an Optimizer, such as prl.Adam(), or prl.TorchOptimizer("Adagrad") for one '
+            f"of torch, got {optimizer!r}"
+        )
+
+
 def refuse_other_optimizers(optimizers: Mapping[str, Any], owner: str) -> None:
     """Check that the values of ``optimizers`` are optimisers.
 

@@ -15,7 +15,7 @@ from pytorchrl.agent.ops.layer_kernels import (
     apply_layers_by_rows,
     write_tangents,
 )
-from pytorchrl.agent.ops.products import Linear
+from pytorchrl.agent.ops.products import LINEAR_TYPES
 
 KERNELS = {"relu": RELU, "tanh": TANGENT}
 """Activations that the kernels have."""
@@ -84,7 +84,7 @@ def are_plain(layers: Iterable[nn.Module], *types: type[nn.Module]) -> bool:
     """
     if _has_global_hooks():
         return False
-    expected = types or _LINEAR
+    expected = types or LINEAR_TYPES
     for layer in layers:
         if (
             type(layer) not in expected
@@ -104,7 +104,6 @@ def _any_global_hook() -> bool:
 
 
 _has_global_hooks: Any = getattr(nn.modules.module, "_has_any_global_hook", _any_global_hook)
-_LINEAR: tuple[type[nn.Module], ...] = (nn.Linear, Linear)
 _MOST_ROWS, _MOST_PRODUCTS_BY_ROWS = 16, 72_000
 _LEAST_COLUMNS, _MOST_COLUMNS, _MOST_PRODUCTS_BY_COLUMNS = 32, 64, 400_000
 """Limits beyond which torch takes less time, as measured with two layers of 32 to 256 units."""

@@ -6,7 +6,7 @@ matrices by it; the operator used here is that of `torch.compile` for linear lay
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -96,6 +96,11 @@ class Linear(nn.Linear):
         return F.linear(input, weight, bias) if computed is None else computed
 
 
+def is_linear(layer: object) -> TypeGuard[nn.Linear]:
+    """Whether a layer is a linear one, of the class of this machine or another, and none of a user's class."""
+    return type(layer) in LINEAR_TYPES
+
+
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -155,3 +160,5 @@ def _processor() -> str:
 _HAS_ONEDNN = _has_faster_onednn()
 LINEAR: type[nn.Linear] = Linear if _HAS_ONEDNN else nn.Linear
 """The class of fully connected layers on this machine: torch's own, where its products are as fast as any."""
+LINEAR_TYPES: tuple[type[nn.Linear], ...] = (nn.Linear, Linear)
+"""The classes of fully connected layers on all machines."""

@@ -15,7 +15,7 @@ _FACTORIES: OtherNames = {
     **_all("logger track wandb_project_name", 'log_to=("wandb",) of Learner'),
     **_all("total_timesteps timesteps n_timesteps total_steps", "target_steps of Learner"),
     **_all("num_envs n_envs actor_num num_processes training_num num_envs_per_env_runner", "num_envs of VecEnv"),
-    **_all("env_id env_name", "env of VecEnv"),
+    **_all("env_id env_name env environment", "env of VecEnv"),
     **_all("policy_kwargs", "several hyper-parameters of the actor"),
     **_all("capture_video", "no setting: RecordVideos is a callback of Learner"),
     **_all("num_workers num_rollout_workers num_env_runners", "no setting: RayScheme has workers that collect"),
@@ -110,7 +110,7 @@ _NONE: OtherNames = {
     **_all("backprop_future_values", "no setting"),
     **_all("pi_loss_coef", "no setting: the policy's loss has the weight 1"),
     **_all("pi_batch_size policy_update_frequency", "no setting: the policy makes one update with the whole rollout"),
-    **_all("verbose", "progress of Learner.run, where False prints nothing"),
+    **_all("verbose", "no setting: Learner.run(progress=False) prints nothing"),
     **_all("torch_deterministic exp_name framework", "no setting"),
     **_all("compile_graph", "compile"),
 }
@@ -283,6 +283,7 @@ ALGORITHM_NAMES: OtherNames = {
 }
 
 
+_SPACES = {"": "no setting: the environments have the spaces"}
 _UNITS = {"hidden_sizes": "hidden_sizes"}
 _EXTRACTOR = {"feature_extractor": "feature_extractor"}
 _MEMORY = {"memory": 'memory, "gru" or "lstm"'}
@@ -329,5 +330,6 @@ ACTOR_NAMES: OtherNames = {
     "dueling_param": {"dueling": "dueling"},
     "sigma_init": {"noisy_sigma": "noisy_sigma"},
     "n_critics": {"": "num_critics of the algorithm"},
+    **each("observation_space action_space obs_dim action_dim state_dim input_dim state_shape", _SPACES),
     "normalize_images": {"": "no setting: images of uint8 are always scaled to [0, 1]"},
 }

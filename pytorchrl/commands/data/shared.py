@@ -10,7 +10,7 @@ import tyro
 from pytorchrl.experiments import RunFolder
 from pytorchrl.experiments.inspection.overview import CheckpointDataset, directory_of_episodes
 from pytorchrl.logging.bars import watched
-from pytorchrl.logging.tables.storage_report import counted
+from pytorchrl.logging.formats import counted
 from pytorchrl.scheme.dataset_factory import converting_named
 from pytorchrl.terminal import tell
 from storages.datasets import FORMATS, About, Dataset, Ends, FlatNames, Written, open_dataset, write_dataset

@@ -19,7 +19,7 @@ from pytorchrl.logging.tables.evaluation_table import csv_of
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import tell
 from pytorchrl.version import install_command
-from storages.persistent.log.files import write_atomically
+from storages.files import write_atomically
 
 if TYPE_CHECKING:
     import optuna

@@ -27,7 +27,7 @@ from pytorchrl.logging.run_search import read_runs
 from pytorchrl.logging.tables.evaluation_table import csv_of
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import tell
-from storages.persistent.log.files import write_atomically
+from storages.files import write_atomically
 
 
 def sweep(arguments: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from pytorchrl.commands.shared import STOPPED
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.logging import read_evaluations
 from storages.persistent.log.lock import InUseError, Lock
-from storages.persistent.log.system_calls import NoLocksError
+from storages.system_calls import NoLocksError
 
 _SECONDS_TO_WAIT = 30.0
 """Longest wait for a trial of a killed sweep, which ends when it notices that its parent process has ended."""

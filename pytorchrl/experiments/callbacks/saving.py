@@ -10,7 +10,7 @@ from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_d
 from pytorchrl.experiments.policies.policy_export import SUFFIXES, export_policy
 from pytorchrl.run_files import RunFiles
 from storages.component.hyper_parameters import Count
-from storages.persistent.log.files import refuse_link
+from storages.files import refuse_link
 
 
 @dataclass(eq=False)

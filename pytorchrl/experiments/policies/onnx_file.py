@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from storages.persistent.log.files import write_atomically
+from storages.files import write_atomically
 
 BATCH = "batch"
 """Name of the axis of observations that are given at once."""

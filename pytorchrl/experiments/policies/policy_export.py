@@ -24,7 +24,7 @@ from pytorchrl.experiments.policies.acting_network import (
 )
 from pytorchrl.experiments.policies.onnx_file import BATCH, write_onnx
 from pytorchrl.version import VERSION
-from storages.persistent.log.files import write_atomically
+from storages.files import write_atomically
 
 SUFFIXES = (".onnx", ".pt2", ".ts")
 """Of the files that a policy is exported to: ONNX, ``torch.export`` and TorchScript."""

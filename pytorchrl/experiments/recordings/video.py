@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.persistent.log.files import refuse_link
+from storages.files import refuse_link
 
 _SUFFIXES = (".mp4", ".gif")
 _BLOCK = 2

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from storages.persistent.log.files import replacing
+from storages.files import replacing
 
 FORMAT = 4
 _MOST_SHARED = 8

@@ -14,7 +14,7 @@ from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.provenance import code_of_the_directory, provenance
 from pytorchrl.run_files import RunFiles
 from storages.datasets.formats import is_dataset
-from storages.persistent.log.files import read_text, refuse_link, write_atomically
+from storages.files import read_text, refuse_link, write_atomically
 from storages.persistent.log.lock import NAME as LOCK_NAME
 
 _MOST_KEPT = 100_000

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from storages.persistent.log.lock import InUseError, Lock
-from storages.persistent.log.system_calls import NoLocksError
+from storages.system_calls import NoLocksError
 
 
 class RunInUseError(RuntimeError):

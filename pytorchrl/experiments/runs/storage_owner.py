@@ -16,8 +16,8 @@ from typing import Any
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.run_files import RunFiles
+from storages.files import read_text, refuse_link, write_atomically
 from storages.persistent.commits import has_commit, has_commits
-from storages.persistent.log.files import read_text, refuse_link, write_atomically
 from storages.sharded.replay_shard import directory_of_shard
 
 NAME = "run.json"

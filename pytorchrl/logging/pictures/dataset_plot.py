@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pytorchrl.logging.pictures.dataset_sample import DatasetSample, data_warnings
 from pytorchrl.logging.pictures.styles import in_figure, style_for
 from storages.datasets import Dataset, references_of
-from storages.persistent.log.files import replacing
+from storages.files import replacing
 from storages.transition import Array
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pytorchrl.logging.pictures.curve_table import curves_as_csv
 from pytorchrl.logging.pictures.figure_options import FigureOptions
 from pytorchrl.logging.pictures.panels import Choice, draw_groups
 from pytorchrl.logging.run_search import read_runs
-from storages.persistent.log.files import replacing
+from storages.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

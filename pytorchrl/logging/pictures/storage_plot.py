@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pytorchrl.logging.formats import counted
 from pytorchrl.logging.pictures.plots import refuse_other_than_png
 from pytorchrl.logging.pictures.styles import in_figure
-from pytorchrl.logging.tables.storage_report import counted
-from storages.persistent.log.files import replacing
+from storages.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

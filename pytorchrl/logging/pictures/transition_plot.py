@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytorchrl.logging.pictures.plots import refuse_other_than_png
 from pytorchrl.logging.tables.transition_report import format_values
-from storages.persistent.log.files import replacing
+from storages.files import replacing
 
 if TYPE_CHECKING:
     from pytorchrl.experiments.inspection.episode_film import EpisodeFilm

@@ -8,7 +8,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from pytorchrl.logging.tables.storage_report import counted, episodes_tables, fields_table, format_bytes
+from pytorchrl.logging.formats import counted, format_bytes
+from pytorchrl.logging.tables.storage_report import episodes_tables, fields_table
 from pytorchrl.terminal import printable
 from storages.core.ring.summary import ENDINGS, EpisodeSummary, Field
 from storages.datasets import About, Dataset, normalised, open_dataset, references_of, return_of

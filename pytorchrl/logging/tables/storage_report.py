@@ -9,12 +9,11 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from pytorchrl.logging.formats import as_written, counted, format_bytes
 from storages.core.ring.summary import ENDINGS, EpisodeSummary, Field
 
 if TYPE_CHECKING:
     from pytorchrl.experiments.inspection.overview import Inspection
-
-_KIBI = 1024
 
 
 def storage_report(inspection: "Inspection") -> Group:
@@ -38,11 +37,6 @@ def storage_report(inspection: "Inspection") -> Group:
         else:
             parts.append(Text("Priorities: none, because no episode is whole yet"))
     return Group(*parts)
-
-
-def counted(number: int, thing: str) -> str:
-    """Format a number of things: ``1 environment``, ``2 environments``."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _heading(inspection: "Inspection") -> Table:
@@ -105,26 +99,3 @@ def _numbers(title: str, rows: Mapping[str, NDArray[Any]]) -> Table:
         numbers = (values.mean(), values.min(), np.median(values), values.max())
         table.add_row(name, *(f"{number:,.4g}" for number in numbers))
     return table
-
-
-def as_written(config: Any) -> str:
-    """Format a part of a configuration as in Python: ``LinearSchedule(initial=1.0, final=0.0)``."""
-    if isinstance(config, list):
-        return f"[{', '.join(map(as_written, config))}]"
-    if not isinstance(config, Mapping):
-        return repr(config) if not isinstance(config, str) else config
-    if set(config) == {"callable"}:
-        return str(config["callable"])
-    if set(config) != {"name", "hyper_parameters"}:
-        return "{" + ", ".join(f"{key}: {as_written(value)}" for key, value in config.items()) + "}"
-    arguments = ", ".join(f"{key}={as_written(value)}" for key, value in config["hyper_parameters"].items())
-    return f"{config['name']}({arguments})"
-
-
-def format_bytes(number: int) -> str:
-    """Format a number of bytes: ``1.5 MiB``."""
-    size, units = float(number), iter(("bytes", "KiB", "MiB", "GiB"))
-    unit = next(units)
-    while size >= _KIBI and unit != "GiB":
-        size, unit = size / _KIBI, next(units)
-    return f"{size:,.4g} {unit}"

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.errors import DamageError
+from storages.files import replacing
 from storages.persistent.log import records as blocks
 from storages.persistent.log.commit_log import LARGEST_NUMBER
-from storages.persistent.log.files import replacing
 from storages.persistent.log.json_file import name_repair
 from storages.persistent.log.records import CorruptRange, Record, StoredRecord
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from storages.core.ring.layout import FieldKey, Layout, LeafLayout
+from storages.files import make_directory
 from storages.persistent.log.chunks import Chunks, metadata, with_rows
 from storages.persistent.log.commit_log import is_number
-from storages.persistent.log.files import make_directory
 from storages.persistent.log.json_file import write_json
 from storages.persistent.log.manifest import Manifest, count_of, layout_of, stacks_of
 from storages.transition import SUCCESSORS

@@ -7,7 +7,7 @@ from pathlib import Path
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
 from storages.persistent.episodes.segment import Segment, record_of
 from storages.persistent.log.commit_log import CommitLog
-from storages.persistent.log.system_calls import sync_directory
+from storages.system_calls import sync_directory
 
 SUFFIX = "segments"
 _UNFINISHED = "repaired"

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.errors import DamageError, DroppedError, PersistenceError
+from storages.files import make_directory, read_beside_a_writer
 from storages.persistent.episodes.ancestors import (
     is_lost,
     missing,
@@ -28,11 +29,10 @@ from storages.persistent.episodes.episode_manifest import GROUP, EpisodeManifest
 from storages.persistent.episodes.segment import Segment, flaw_of_record, read_segment, record_of, segment_of
 from storages.persistent.episodes.segment_log import rewrite_log, segments_log
 from storages.persistent.log.commit_log import Position
-from storages.persistent.log.files import make_directory, read_beside_a_writer
 from storages.persistent.log.json_file import name_damage, name_repair
 from storages.persistent.log.notes import NAME as NOTE
 from storages.persistent.log.notes import refuse_missing, remove_note
-from storages.persistent.log.system_calls import open_file, sync_data, sync_directory, write_all
+from storages.system_calls import open_file, sync_data, sync_directory, write_all
 
 LOG_FILE_BYTES = 4 << 20
 """Size of a log file beyond which the next commit begins a new one."""

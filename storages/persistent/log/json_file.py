@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from storages.errors import DamageError, PersistenceError
+from storages.files import read_text, write_atomically
 from storages.open_files import is_of_open_files, remedy_of
-from storages.persistent.log.files import read_text, write_atomically
 from storages.persistent.log.records import FORMAT, checksum_of
 
 _WRONG = (

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from storages.errors import PersistenceError
-from storages.persistent.log.system_calls import (
+from storages.system_calls import (
     NoLocksError,
     after_fork_in_child,
     lock_exclusively,

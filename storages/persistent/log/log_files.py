@@ -11,7 +11,7 @@ from typing import NamedTuple
 from storages.errors import DamageError
 from storages.persistent.log import records as blocks
 from storages.persistent.log.records import CorruptRange, Record, StoredRecord
-from storages.persistent.log.system_calls import open_file, sync_data, sync_directory
+from storages.system_calls import open_file, sync_data, sync_directory
 
 _DIGITS = 12
 Flaw = Callable[[Record], str | None]

@@ -11,9 +11,9 @@ import numpy as np
 from storages.core.ring.layout import FieldKey, Layout, LeafLayout, text
 from storages.core.ring.ring import Ring
 from storages.errors import DamageError, PersistenceError
+from storages.files import make_directory, refuse_link, refuse_links_in, unfinished
 from storages.persistent.log import lock
 from storages.persistent.log.commit_log import CommitLog
-from storages.persistent.log.files import make_directory, refuse_link, refuse_links_in, unfinished
 from storages.persistent.log.json_file import name_damage, read_verified, write_verified
 from storages.persistent.log.lock import Lock
 from storages.persistent.log.records import FORMAT

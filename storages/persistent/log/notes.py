@@ -17,7 +17,7 @@ from storages.errors import DamageError
 from storages.persistent.log.commit_log import CommitLog, Position, is_number
 from storages.persistent.log.json_file import name_damage, name_repair, read_verified, write_verified
 from storages.persistent.log.records import FORMAT
-from storages.persistent.log.system_calls import sync_directory
+from storages.system_calls import sync_directory
 
 NAME, MARKER_NAME = "closed.json", "rollback.json"
 _WHAT = "what this directory held when it was last closed"

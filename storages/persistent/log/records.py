@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from storages.core.ring.snapshot import ArrayKey, Fragments
-from storages.persistent.log.system_calls import write_all
+from storages.system_calls import write_all
 from storages.transition import Array
 
 FORMAT = 5

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storages.errors import PersistenceError
+from storages.files import refuse_links_in
 from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
 from storages.persistent.episodes.segment_log import segments_log
 from storages.persistent.log.commit_log import CommitLog
-from storages.persistent.log.files import refuse_links_in
 from storages.persistent.log.json_file import name_damage
 from storages.persistent.log.lock import Lock
 from storages.persistent.log.manifest import manifest_of

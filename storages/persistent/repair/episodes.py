@@ -18,11 +18,11 @@ from storages.persistent.log.commit_log import CommitLog, is_number
 from storages.persistent.log.manifest import manifest_of
 from storages.persistent.log.notes import MARKER_NAME, ClosingNote, read_marker, remove_marker, remove_note
 from storages.persistent.log.records import Record, StoredRecord
-from storages.persistent.log.system_calls import sync_directory
 from storages.persistent.replay.recovery import SUFFIX as WAL_SUFFIX
 from storages.persistent.replay.recovery import read_ring, recover
 from storages.persistent.replay.ring_manifest import RingManifest
 from storages.persistent.replay.snapshot_records import flaw_of_part, flaw_of_state
+from storages.system_calls import sync_directory
 
 _DROPPED = "wal.dropped"
 

@@ -11,8 +11,8 @@ from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, ArrayKey, RowSpan, fill, spans
 from storages.core.ring.state import state_of
 from storages.errors import DamageError, PersistenceError
+from storages.files import read_beside_a_writer, refuse_links_in
 from storages.persistent.log.commit_log import CommitLog, Position
-from storages.persistent.log.files import read_beside_a_writer, refuse_links_in
 from storages.persistent.log.json_file import name_damage
 from storages.persistent.log.notes import refuse_missing
 from storages.persistent.log.records import Record

@@ -93,7 +93,7 @@ PFRL_CHAINERRL_NNABLA = {
 }
 STABLE_BASELINES3 = {
     "PPO": """
-        -: policy stats_window_size rollout_buffer_class; progress of Learner: verbose; lr: learning_rate;
+        -: policy stats_window_size rollout_buffer_class verbose; lr: learning_rate;
         size of storage: n_steps;
         num_mini_batch: batch_size; num_epochs: n_epochs; same: gamma max_grad_norm target_kl; gae_lambda of
         GAEBuffer: gae_lambda; clip_param: clip_range; use_clipped_value_loss: clip_range_vf;

@@ -11,7 +11,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.commands.data.commands import COMMANDS
+from pytorchrl.commands.table import DATA_COMMANDS
 from pytorchrl.experiments import collect_demonstrations
 from storages import Episode
 from storages.datasets import FORMATS, episodes_of, fill, open_dataset, return_of, write_dataset
@@ -299,15 +299,15 @@ def test_show_reads_the_storage_of_a_run_on_disk(command: Any, tmp_path: Path) -
         assert "of 100 transitions" in command("show", path)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", DATA_COMMANDS)
 def test_every_command_and_every_option_has_a_help_text(
     name: str, command: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         command(name, "--help")
     printed = " ".join(capsys.readouterr().out.split())
-    described = inspect.getdoc(COMMANDS[name]) or ""
+    described = inspect.getdoc(DATA_COMMANDS[name].function) or ""
     assert described.splitlines()[0] in printed
-    for parameter in inspect.signature(COMMANDS[name]).parameters:
+    for parameter in inspect.signature(DATA_COMMANDS[name].function).parameters:
         (text,) = (line.split(": ")[1] for line in described.splitlines() if line.startswith(f"    {parameter}: "))
         assert text.split()[0] in printed, f"{parameter} has no text"

@@ -54,6 +54,7 @@ def test_the_best_weights_are_loaded_as_a_policy(tmp_path: Path) -> None:
         assert torch.equal(weight, policy.algorithm.get_weights()[name])
     action = policy(np.zeros(3, np.float32))
     assert spaces.Box(-2, 2, (1,), np.float32).contains(action)
+    assert repr(policy).startswith("<TrainedPolicy of SAC, from Box(")
     learner.close()
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from storages.files import open_for_append, unfinished, write_atomically
 from storages.persistent import PersistenceError
-from storages.persistent.log.files import open_for_append, unfinished, write_atomically
 from tests.support.directories import Pair, made
 from tests.support.episodic import buffer
 from tests.support.model import Stream, environments

@@ -1,6 +1,7 @@
 """Heads of policies over a Box: Gaussian, squashed, with state-dependent noise, Beta and mixtures."""
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -28,6 +29,8 @@ Covariance: TypeAlias = Literal["diagonal", "spherical", "fixed", "state-depende
 SMALLEST_LOG_STD, LARGEST_LOG_STD = -20.0, 2.0
 _LARGEST_GROWTH = 2.0
 """Largest excess over their initial value of logarithms of standard deviations that are computed from features."""
+_WIDEST = 50.0
+"""Width of bounds, in initial standard deviations of a Gaussian, beyond which it hardly explores, and its inverse."""
 
 
 def largest_log_std(initial: float, smallest: float | None, owner: object) -> float:
@@ -90,12 +93,34 @@ class GaussianPolicy(DistributionHead):
             with torch.no_grad():
                 bias[:size] = _middle(space)
         shape = (size,) if self.bounded_mean else shape
+        if not self.bounded_mean and self.initial_log_std is None:
+            _warn_of_scale(space, math.exp(log_std))
         if of_features:
             largest = largest_log_std(log_std, self.min_log_std, self)
             return _GaussianOfFeatures(layer, shape, self.bounded_mean, log_std, self.min_log_std, largest)
         deviations = torch.full((1,) if self.covariance == "spherical" else shape, log_std)
         learns_std = self.covariance != "fixed"
         return GaussianLayer(layer, shape, self.bounded_mean, deviations, learns_std, self.min_log_std)
+
+
+def _warn_of_scale(space: spaces.Box, std: float) -> None:
+    """Warn of a standard deviation with which a policy would hardly try other actions, or only the bounds."""
+    widths = (space.high.astype(np.float64) - space.low).ravel()
+    is_finite = np.isfinite(widths)
+    if not is_finite.any():
+        return
+    least, largest = widths[is_finite].min(), widths[is_finite].max()
+    if largest <= _WIDEST * std and least * _WIDEST >= std:
+        return
+    at, width = ("wide", largest) if largest > _WIDEST * std else ("narrow", least)
+    warnings.warn(
+        f"a component of actions has bounds that are {width:g} apart, and a Gaussian policy begins with a standard "
+        f"deviation of {std:.3g} there, which is too {'small' if at == 'wide' else 'large'} to learn well: choose "
+        f"distribution=prl.heads.BetaPolicy() of the algorithm, or rescale actions with the wrapper "
+        f"('RescaleAction', {{'min_action': -1.0, 'max_action': 1.0}}) of VecEnv",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def _middle(space: spaces.Box) -> Tensor:

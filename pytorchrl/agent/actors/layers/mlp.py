@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.layers.linear_layers import Initialisation, UsesGenerator, linear_layer, orthogonal
 from pytorchrl.agent.ops.dispatch import is_acting
 from pytorchrl.agent.ops.layers import are_plain, hidden_layers, tanh_
+from pytorchrl.agent.ops.products import is_linear
 
 Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu"]
 PlainActivation: TypeAlias = Literal["relu", "tanh"]
@@ -206,7 +207,7 @@ class MLP(nn.Module):
     def plain_layers(self) -> list[nn.Linear] | None:
         """The layers, if each is linear and followed only by a :data:`PlainActivation`; None otherwise."""
         is_plain = not (self.norms or self.renorms or self.dropout) and self.activation in get_args(PlainActivation)
-        layers = [layer for layer in self.layers if type(layer) is nn.Linear]
+        layers = [layer for layer in self.layers if is_linear(layer)]
         return layers if is_plain and len(layers) == len(self.layers) else None
 
     def forward(self, features: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from pytorchrl.version import VERSION
 from storages.datasets import About, Written, first_transitions, format_for, open_dataset, return_of, write_dataset
 from storages.datasets.operations import HIGH, LOW
 from storages.episode import Episode
-from storages.persistent.log.files import write_atomically
+from storages.files import write_atomically
 
 Kind: TypeAlias = Literal["random", "medium", "medium-replay", "expert", "mixed"]
 _RANDOM_EPISODES, _EXPERT_EPISODES = 100, 20

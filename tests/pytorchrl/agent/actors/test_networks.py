@@ -264,11 +264,11 @@ def test_noise_is_drawn_while_exploring_and_not_in_evaluation() -> None:
     assert network.training
 
 
-def test_layers_of_heads_are_noisy_only_if_noisy_is_set() -> None:
+def test_layers_of_heads_are_noisy_only_if_noisy_is_set(linear_class: type[torch.nn.Linear]) -> None:
     for noisy in (False, True):
         for dueling in (False, True):
             network = actor_of(spaces.Discrete(3), noisy=noisy, dueling=dueling).make("q", Values())
-            plain = [m for m in network.modules() if type(m) is torch.nn.Linear]
+            plain = [m for m in network.modules() if type(m) is linear_class]
             assert bool(plain) is not noisy
 
 

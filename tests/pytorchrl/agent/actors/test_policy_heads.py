@@ -266,3 +266,13 @@ def test_a_lower_bound_of_deviations_above_the_upper_one_is_refused(head: Any) -
     actor = prl.OnPolicyActor.create_factory(initial_log_std=0.0)("cpu", envs_with(BOX))
     with pytest.raises(ValueError, match="the lower bound of the log_std, 3, must be below the upper one, 2"):
         actor.make("policy", head)
+
+
+@pytest.mark.parametrize(("high", "size"), [(2_500.0, "small"), (0.01, "large")])
+def test_a_gaussian_that_does_not_fit_the_bounds_is_warned_of_with_ways_out(high: float, size: str) -> None:
+    space = spaces.Box(0, high, (2,), np.float32)
+    with pytest.warns(RuntimeWarning, match=f"too {size} to learn well: choose .*BetaPolicy.*RescaleAction"):
+        network(prl.heads.Policy(), space)
+    # Whoever chooses a standard deviation knows the units.
+    network(prl.heads.GaussianPolicy(initial_log_std=0.0), space)
+    network(prl.heads.BetaPolicy(), space)

@@ -102,6 +102,7 @@ def test_a_resumed_run_continues_the_random_numbers_of_torchs_dropout(parts: Any
     resumed.close()
 
 
+@pytest.mark.usefixtures("linear_class")
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize(
     ("actor", "distribution"),

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import pytorchrl as prl
 from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.network import Ensemble, Network
+from pytorchrl.agent.ops.products import is_linear
 from tests.support.lessons import (
     CASES,
     Case,
@@ -335,11 +336,7 @@ def test_losses_are_of_the_values_of_layers_that_are_normalised_after_building(
 
 def linear_layers(algorithm: prl.Algorithm) -> list[Any]:
     """The trained linear layers, without those whose weights a `torch.nn.MultiheadAttention` reads itself."""
-    return [
-        module
-        for module in dict.fromkeys(owners(algorithm, parameters(algorithm)).values())
-        if type(module) is nn.Linear
-    ]
+    return [module for module in dict.fromkeys(owners(algorithm, parameters(algorithm)).values()) if is_linear(module)]
 
 
 # Other losses

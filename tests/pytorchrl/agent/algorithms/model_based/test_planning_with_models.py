@@ -146,6 +146,7 @@ def test_returns_are_means_over_rollouts_each_of_one_network(cls: Any, particles
             np.testing.assert_allclose(returns[state, sequence], np.mean(found), rtol=1e-4)
 
 
+@pytest.mark.usefixtures("linear_class")
 @pytest.mark.parametrize(
     "actor",
     [{}, {"hidden_sizes": (8,)}, {"hidden_sizes": (8, 6), "activation": "tanh", "normalize_observations": True}],

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from storages.errors import DamageError, DroppedError, PersistenceError
-from storages.persistent.log.system_calls import open_file, sync_directory, write_all
+from storages.system_calls import open_file, sync_directory, write_all
 
 _LONGEST_TEXT_BYTES = 64 << 20
 _TRIES = 100

@@ -1,0 +1,34 @@
+"""Parts of configurations and numbers of things as texts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+_KIBI = 1024
+
+
+def as_written(config: Any) -> str:
+    """Format a part of a configuration as in Python: ``LinearSchedule(initial=1.0, final=0.0)``."""
+    if isinstance(config, list):
+        return f"[{', '.join(map(as_written, config))}]"
+    if not isinstance(config, Mapping):
+        return repr(config) if not isinstance(config, str) else config
+    if set(config) == {"callable"}:
+        return str(config["callable"])
+    if set(config) != {"name", "hyper_parameters"}:
+        return "{" + ", ".join(f"{key}: {as_written(value)}" for key, value in config.items()) + "}"
+    arguments = ", ".join(f"{key}={as_written(value)}" for key, value in config["hyper_parameters"].items())
+    return f"{config['name']}({arguments})"
+
+
+def counted(number: int, thing: str) -> str:
+    """Format a number of things: ``1 environment``, ``2 environments``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def format_bytes(number: int) -> str:
+    """Format a number of bytes: ``1.5 MiB``."""
+    size, units = float(number), iter(("bytes", "KiB", "MiB", "GiB"))
+    unit = next(units)
+    while size >= _KIBI and unit != "GiB":
+        size, unit = size / _KIBI, next(units)
+    return f"{size:,.4g} {unit}"
