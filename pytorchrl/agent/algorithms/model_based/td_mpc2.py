@@ -182,8 +182,8 @@ class TDMPC2(OffPolicyAlgorithm):
         return policy_loss, 0.5 * (value_range - spread).square().sum(), metrics
 
     def _two_critics(self) -> list[int]:
-        """Draw two critics for an update."""
-        return [int(number) for number in torch.randperm(self.num_critics, generator=self.subset_generator)[:2]]
+        """Draw two critics for an update; in order, so that pairs are few where losses are compiled for each."""
+        return sorted(torch.randperm(self.num_critics, generator=self.subset_generator)[:2].tolist())
 
     @property
     def keeps_acting_state(self) -> bool:  # type: ignore[override]
