@@ -141,7 +141,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "prl.Scheme(*FACTORIES.values(), num_workers=9)": ("'num_workers'", "num_collectors of prl.RayScheme"),
     "prl.compose('PPO', 'CartPole-v1', n_envs=4)": ("n_envs", "here it is num_envs"),
     "prl.compose('PPO', 'CartPole-v1', total_timesteps=4)": ("total_timesteps", "target_steps of prl.Learner"),
-    "prl.compose('PPO', 'CartPole-v1', lr=1e-3)": ("lr", "compose(PPO.create_factory(lr=1e-3), env)"),
+    "prl.compose('PPO', 'CartPole-v1', lr=1e-3)": ("lr", "prl.compose(prl.PPO.create_factory(lr=1e-3), env)"),
     "prl.compose('PPO', ENV)": ("an instance", "'CartPole-v1'"),
     # Policies.
     "made.policy.predict(np.zeros(4))": ("'predict'", "action = policy(observation)"),

@@ -46,6 +46,7 @@ MEMORIES: dict[str, list[Any]] = {
     "DecisionTransformer": [None],
     "R2D2": ["gru", "lstm", *OWN_MEMORIES],
     "CrossQ": [None],
+    "MRQ": [None],
     **{name: [None] for name in WITH_MODELS},
 }
 REPLAY: dict[str, Any] = {

@@ -90,6 +90,11 @@ OFF_POLICY: dict[str, Any] = {
     "MPO": (prl.MPO, {"num_samples": 3, "target_update_interval": 2}, ["bounded"]),
     "MPODiscrete": (prl.MPODiscrete, {}, ["discrete"]),
     "TD3": (prl.TD3, {}, ["bounded"]),
+    "MRQ": (
+        prl.MRQ,
+        {"target_update_interval": 2, "action_features": 4, "num_bins": 7, "optimizer": prl.Adam()},
+        ["bounded"],
+    ),
     "HyAR": (
         prl.HyAR,
         {"pretraining_updates": 3, "representation_every": 3, "representation_updates": 2, "latent_size": 2},
@@ -115,6 +120,8 @@ OFF_POLICY: dict[str, Any] = {
         ["bounded"],
     ),
     "TD3BC": (prl.TD3BC, {}, ["bounded"]),
+    "ReBRAC": (prl.ReBRAC, {}, ["bounded"]),
+    "FQL": (prl.FQL, {"flow_steps": 3}, ["bounded"]),
     "CQL": (prl.CQL, {"num_samples": 3}, ["bounded"]),
     "CQL, by a multiplier": (prl.CQL, {"num_samples": 2, "lagrange_threshold": 5.0}, ["bounded"]),
     "CalQL": (prl.CalQL, {"num_samples": 2}, ["bounded"]),

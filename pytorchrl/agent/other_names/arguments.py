@@ -23,7 +23,7 @@ _TESTS = {
     "": "test_envs_factory of prl.Scheme",
 }
 _ENVIRONMENTS = {"num_envs": "num_envs", "": "num_envs of prl.VecEnv.create_factory"}
-_OF_ALGORITHM = {"": "a hyper-parameter of the algorithm, such as prl.PPO.create_factory(gamma=0.99)"}
+_OF_ALGORITHM = {"": "a hyper-parameter of the algorithm, such as prl.compose(prl.PPO.create_factory(lr=1e-3), env)"}
 
 _OF_BOTH: OtherNames = {
     **each("total_timesteps timesteps n_timesteps total_steps max_steps num_timesteps steps target_steps", _STEPS),

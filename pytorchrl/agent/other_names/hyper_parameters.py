@@ -242,6 +242,10 @@ ALGORITHM_NAMES: OtherNames = {
     **each(
         "alpha", _ALPHA | {"inverse_temperature": "inverse_temperature", "conservative_weight": "conservative_weight"}
     ),
+    **each("actor_beta actor_bc_coef alpha_actor", {"policy_penalty": "policy_penalty"}),
+    **each("critic_beta critic_bc_coef alpha_critic", {"critic_penalty": "critic_penalty"}),
+    **each("normalize_q", {"normalize_q_loss": "normalize_q_loss"}),
+    **each("q_agg", {"value_of_targets": "value_of_targets"}),
     **each("target_kl kl_threshold", _KL_CONSTRAINT | {"target_kl": "target_kl"}),
     **each("sigma_kl_divergence_constraint", _KL_CONSTRAINT),
     **each("cg_max_steps conjugate_gradient_max_iter conjugate_gradient_iterations", _CONJUGATE),

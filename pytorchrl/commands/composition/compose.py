@@ -55,7 +55,9 @@ def compose(
     known = {**inspect.signature(compose).parameters, **inspect.signature(Scheme).parameters}
     if unknown := sorted(others.keys() - inspect.signature(Scheme).parameters.keys()):
         hint = hint_for(unknown[0], known, SCHEME_NAMES)
-        way_out = "hyper-parameters are arguments of factories, such as compose(PPO.create_factory(lr=1e-3), env)"
+        way_out = (
+            "hyper-parameters are arguments of factories, such as prl.compose(prl.PPO.create_factory(lr=1e-3), env)"
+        )
         raise TypeError(f"compose: there is no argument {', '.join(unknown)}; {hint or way_out}".removesuffix(". "))
     algorithm = _name_or_factory(Algorithm, algorithm)
     actor, storage = _name_or_factory(Actor, actor), _name_or_factory(Storage, storage)
