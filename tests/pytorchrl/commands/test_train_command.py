@@ -102,7 +102,9 @@ def test_a_part_is_found_by_a_shorter_name(kind: type, name: str, cls: type) -> 
 
 
 NEEDED = {
-    **dict.fromkeys(("ACER", "ACERContinuous", "DecisionTransformer", "PCL", "UnifiedPCL"), "give it sequences="),
+    **dict.fromkeys(
+        ("ACER", "ACERContinuous", "DecisionTransformer", "PCL", "TDMPC2", "UnifiedPCL"), "give it sequences="
+    ),
     **dict.fromkeys(("AIRL", "AMP", "GAIL", "PPOD"), "give it sources="),
     "BehaviourCloning": "learns from a data set",
     "DAgger": "expert must be a function",
