@@ -72,6 +72,10 @@ def _train_all(described: DescribedRun) -> None:
     seeds = described.seeds
     folders = {seed: described.run_folder(seed) for seed in seeds}
     for seed, folder in folders.items():
+        if described.has_finished(seed):
+            # Loggers would record another part of the run, without anything in it.
+            tell(f"{folder}: seed {seed} has finished")
+            continue
         with _learner(described, seed, folder) as learner:
             tell(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} {learner.scheme.unit}")
             # Ten checkpoints, where no interval is given.

@@ -9,6 +9,7 @@ from typing import Any
 
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.composition.data_source import (
     DATA_SETTINGS,
@@ -38,6 +39,7 @@ from pytorchrl.commands.composition.parts import (
 )
 from pytorchrl.commands.composition.presets import fit_preset, preset_of
 from pytorchrl.experiments.callbacks import AfterSteps, Callback
+from pytorchrl.experiments.finished_runs import has_finished
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import function_named, import_modules
@@ -94,12 +96,32 @@ class DescribedRun:
 
     def scheme(self, seed: int) -> Scheme:
         """Make the scheme of the run of a seed; a storage on disk is that run's alone."""
-        device = self.settings.get("device") or "cpu"
+        return Scheme(**self._scheme_arguments(seed), device=self.settings.get("device") or "cpu", seed=seed)
+
+    def has_finished(self, seed: int) -> bool:
+        """Return whether the run of a seed is there, with this composition, and has finished; nothing is made."""
+        folder = RunFolder(self.run_folder(seed))
+        if not folder.checkpoint_file.is_file():
+            return False
+        given = self._scheme_arguments(seed)
+        envs = {name: given.get(f"{name}_factory") for name in ("train_envs", "test_envs")}
+        composition = {
+            "algorithm": given["algo_factory"].config,
+            "actor": given["actor_factory"].config,
+            "storage": given["storage_factory"].config,
+            **{name: None if factory is None else factory.config for name, factory in envs.items()},
+            **{kind: {name: one.config for name, one in given.get(kind, {}).items()} for kind in ("sources", "mixed")},
+            "device": str(find_device(self.settings.get("device") or "cpu")),
+            "seed": seed,
+        }
+        return has_finished(folder, composition, self.parts.steps)
+
+    def _scheme_arguments(self, seed: int) -> dict[str, Any]:
         folder, of_sweep = self.run_folder(seed), self._names_in_a_sweep
         shared = len(self.seeds) > 1 or bool(of_sweep)
         storage = storage_of_run(self.parts.storage, folder, [*of_sweep, folder.name], shared)
         parts = replace(self.parts, storage=storage)
-        return parts.scheme(seed, device) if self.data is None else self.data.scheme(parts, seed, device)
+        return parts.scheme_arguments() if self.data is None else self.data.scheme_arguments(parts)
 
     @property
     def _names_in_a_sweep(self) -> list[str]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytorchrl.commands.composition.described_run import described_run
 from pytorchrl.commands.shared import STOPPED
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.logging import read_evaluations
@@ -55,7 +56,7 @@ def folder_name(values: Mapping[str, str]) -> str:
 
 
 def train(trial: Trial, of_train: Sequence[str], should_prune: Callable[[], bool] = lambda: False) -> int:
-    """Train a trial to its end in a process, or go on with it.
+    """Train a trial to its end in a process, or go on with it; one that has finished is left as it is.
 
     Args:
         trial: what is trained.
@@ -70,8 +71,11 @@ def train(trial: Trial, of_train: Sequence[str], should_prune: Callable[[], bool
     """
     trial.folder.mkdir(parents=True, exist_ok=True)
     _wait_until_free(trial.run)
-    command = [sys.executable, "-m", "pytorchrl", "train", *of_train, *trial.options]
-    command += ["--seeds", str(trial.seed), "--log-dir", str(trial.folder), "--parent-process", str(os.getpid())]
+    arguments = [*of_train, *trial.options, "--seeds", str(trial.seed), "--log-dir", str(trial.folder)]
+    arguments += ["--parent-process", str(os.getpid())]
+    if described_run(arguments).has_finished(trial.seed):
+        return 0
+    command = [sys.executable, "-m", "pytorchrl", "train", *arguments]
     with (trial.folder / "output.txt").open("ab") as output:
         # A process for each core, rather than all cores for each process.
         environment = {"OMP_NUM_THREADS": "1"} | dict(os.environ)

@@ -210,6 +210,31 @@ def test_train_runs_several_seeds_and_continues_them_with_more_steps(
     assert len([value for value in returns if value is not None]) == 3
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("has_data", [False, True], ids=["environment", "data"])
+def test_runs_of_seeds_that_have_finished_are_not_opened_again(
+    has_data: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["train", "--algorithm", "dqn", "--env", "CartPole-v1", "--no-preset", "--actor.hidden-sizes", "8"]
+    arguments += ["--log-dir", "runs", "--log-to", "tensorboard", "--device", "cpu"]
+    if has_data:
+        recorded(tmp_path / "data.npz")
+        arguments += ["--data", "data.npz", "--online"]
+    command(monkeypatch, *arguments, "--steps", "60", "--seeds", "1")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs" / "seed-1").rglob("*")}
+    assert any("tfevents" in path.name for path in before)
+    capsys.readouterr()
+    command(monkeypatch, *arguments, "--steps", "60", "--seeds", "1", "2")
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs" / "seed-1").rglob("*")} == before
+    text = printed(capsys)
+    assert "runs/seed-1: seed 1 has finished" in text
+    assert "runs/seed-2: seed 2, 0 of 60 steps" in text
+    # Another composition is refused, as that of an unfinished run.
+    with pytest.raises(SystemExit, match=r"algorithm.gamma: 0.5 here, 0.99 in the checkpoint"):
+        command(monkeypatch, *arguments, "--steps", "60", "--seeds", "1", "--algorithm.gamma", "0.5")
+
+
 def test_callbacks_are_given_with_arguments_and_each_seed_has_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
