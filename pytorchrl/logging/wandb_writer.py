@@ -52,9 +52,9 @@ class WandbWriter:
 
     The mode is the user's (WANDB_MODE or wandb's settings files); without one it is offline, or online where a sweep
     agent has started the process. There is never a login prompt: without credentials, or without an answer of the
-    server, online becomes offline with a warning. The run's id is kept in ``wandb_run_id.txt``, and its entity, project,
-    group, name and tags in ``wandb_run.json``, so that a resumed run continues the same wandb run although wandb's
-    settings may have changed; an offline run is then stored in parts, which ``wandb sync`` joins.
+    server, online becomes offline with a warning. The run's id is kept in ``wandb_run_id.txt``, and its project, group,
+    name and tags in ``wandb_run.json``, so that a resumed run continues the same wandb run although settings of
+    wandb may have changed; an offline run is then stored in parts, which ``wandb sync`` joins.
 
     Where ``wandb.init`` was called already, the first run folder is logged to that run, and the caller finishes it. In
     a process of a sweep agent, the run is the agent's.
