@@ -58,6 +58,23 @@ OFF_POLICY: dict[str, Any] = {
     "PDDM": (prl.PDDM, {"planner": prl.planners.PathIntegral(3, num_samples=5, smoothing=0.3)}, ["bounded"]),
     "MBMPC": (prl.MBMPC, {"planner": prl.planners.RandomShooting(3, 5)}, ["bounded"]),
     "MBPO": (prl.MBPO, {"ensemble_size": 2, "rollout_length": 2, "num_mini_batch": 2}, ["bounded"]),
+    "TDMPC2": (
+        prl.TDMPC2,
+        {
+            "planner": prl.planners.ElitePathIntegral(3, 2, 6, 3, 2),
+            "latent_size": 6,
+            "simplex_size": 3,
+            "num_critics": 3,
+            "num_bins": 11,
+            "pretraining_updates": 2,
+        },
+        ["bounded"],
+    ),
+    "TDMPC2, by the policy": (
+        prl.TDMPC2,
+        {"planner": None, "latent_size": 4, "simplex_size": 2, "num_bins": 5, "pretraining_updates": 0},
+        ["bounded"],
+    ),
     "SAC": (prl.SAC, {}, ["bounded"]),
     "SAC, gSDE": (prl.SAC, {"distribution": prl.heads.GSDEPolicy(5, squash=True)}, ["bounded"]),
     "SACDiscrete": (prl.SACDiscrete, {}, ["discrete"]),
@@ -73,6 +90,11 @@ OFF_POLICY: dict[str, Any] = {
     "MPO": (prl.MPO, {"num_samples": 3, "target_update_interval": 2}, ["bounded"]),
     "MPODiscrete": (prl.MPODiscrete, {}, ["discrete"]),
     "TD3": (prl.TD3, {}, ["bounded"]),
+    "MRQ": (
+        prl.MRQ,
+        {"target_update_interval": 2, "action_features": 4, "num_bins": 7, "optimizer": prl.Adam()},
+        ["bounded"],
+    ),
     "HyAR": (
         prl.HyAR,
         {"pretraining_updates": 3, "representation_every": 3, "representation_updates": 2, "latent_size": 2},
