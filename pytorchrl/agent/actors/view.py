@@ -97,7 +97,7 @@ class ActingView:
         return self._obs
 
     def state(self, where: slice) -> Tensor:
-        """Return the states (B, size) before the step that :meth:`Actor.reserve_state` keeps, 0 where episodes begin."""
+        """Return states (B, size) before the step, which `Actor.reserve_state` reserved; zeros where episodes begin."""
         return self._rhs[:, where] * (1 - self._done)
 
     def set_state_after(self, where: slice, state: Tensor) -> None:

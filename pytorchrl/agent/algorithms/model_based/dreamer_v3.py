@@ -1,29 +1,24 @@
 """DreamerV3: an actor and a critic that learn from imagined sequences of latent states of a recurrent world model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import gymnasium as gym
-import numpy as np
 import torch
-from gymnasium import spaces
-from torch import Tensor, nn
+from torch import Tensor
 
-from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
-from pytorchrl.agent.actors.heads import DistributionHead, Policy, SoftmaxPolicy, check_scaled
+from pytorchrl.agent.actors.heads import DistributionHead, Policy, check_scaled
 from pytorchrl.agent.actors.heads.two_hot import TwoHotNumber, TwoHotPrediction
-from pytorchrl.agent.actors.layers.linear_layers import OutputLayer, orthogonal
-from pytorchrl.agent.actors.outputs import DiagonalGaussian, Distribution
+from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.presets import OffPolicyActor
 from pytorchrl.agent.actors.view import ActingView, View
+from pytorchrl.agent.algorithms.model_based.bounded_policies import default_policy, is_bounded_box
+from pytorchrl.agent.algorithms.model_based.imagined_returns import ReturnScale, lambda_returns
+from pytorchrl.agent.algorithms.model_based.latent_states import Latent, most_likely, random_draw
 from pytorchrl.agent.algorithms.model_based.recurrent_state_space_model import (
-    Latent,
+    Imagined,
     RecurrentStateSpaceModel,
-    most_likely,
     network_of_vectors,
-    random_draw,
 )
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm, Preset
@@ -43,18 +38,24 @@ from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sequence_settings import Sequences
 from storages.transition import MASK
 
-
-class Imagined(NamedTuple):
-    """Sequences of H steps of the model, from each of N latent states."""
-
-    features: Tensor
-    """(H + 1, N, features), of the latent states."""
-    action: Tensor
-    """(H, N, *action)."""
-    reward: Tensor
-    """(H, N, 1)."""
-    discount: Tensor
-    """(H, N, 1), gamma times the probability that the episode goes on."""
+_SMALL: dict[str, Any] = {
+    "num_latents": 8,
+    "num_classes": 8,
+    "gamma": 0.99,
+    "lr_model": 1e-3,
+    "lr_pi": 3e-4,
+    "lr_value": 3e-4,
+    "start_steps": 512,
+    "update_every": 8,
+    "mini_batch_size": 8,
+}
+_SMALL_NETWORKS: dict[str, Any] = {
+    "hidden_sizes": (64, 64),
+    "activation": "silu",
+    "layer_norm": True,
+    "memory": "gru",
+    "memory_size": 64,
+}
 
 
 class DreamerV3(OffPolicyAlgorithm):
@@ -126,9 +127,8 @@ class DreamerV3(OffPolicyAlgorithm):
                 f'{name}: the recurrent state of its model is that of one GRU, so that the actor needs memory="gru", '
                 f"got memory={actor.memory!r} with memory_layers={actor.memory_layers}"
             )
-        is_bounded = _is_bounded(self.action_space)
-        head = self.distribution or _default_policy(self.action_space, self.uniform_share)
-        if is_bounded:
+        head = self.distribution or default_policy(self.action_space, self.uniform_share)
+        if is_bounded_box(self.action_space):
             check_scaled(head, name)
             self.codec = make_codec(self.action_space, self.device, scaled=True)
         sizes = self.num_latents, self.num_classes, self.uniform_share, self.num_bins
@@ -137,12 +137,10 @@ class DreamerV3(OffPolicyAlgorithm):
         self.critic = network_of_vectors(actor, "critic", TwoHotNumber(self.num_bins), self.model.num_features)
         self.return_scale = ReturnScale()
         actor.add("return_scale", self.return_scale)
-        self.train_model = self.train(
-            "model", *self.model.networks, lr="lr_model", max_grad_norm="max_grad_norm_model"
-        )
+        self.train_model = self.train("model", *self.model.networks, lr="lr_model", max_grad_norm="max_grad_norm_model")
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_value = self.train("critic", self.critic, lr="lr_value")
-        self.average_critic: nn.Module = self.target(self.critic)
+        self.average_critic = self.target(self.critic)
 
     # Learning
 
@@ -151,16 +149,13 @@ class DreamerV3(OffPolicyAlgorithm):
         replayed = self.model.replay(rows, self.generator)
         parts = self.model.losses(rows, replayed, self.free_nats)
         weight = torch.cat([rows.weight, rows.weight[replayed.firsts] * replayed.is_first])
-        inferred = (
-            parts.observation
-            + self.dynamics_weight * parts.dynamics
-            + self.representation_weight * parts.representation
-        )
+        divergences = self.dynamics_weight * parts.dynamics + self.representation_weight * parts.representation
+        inferred = parts.observation + divergences
         predicted = parts.reward + parts.goes_on
         model_loss = (weight * inferred).sum() + rows.weighted_mean(predicted)
         errors = (inferred[: len(rows)] + predicted).detach()
 
-        imagined = self.imagine(replayed.now.detach())
+        imagined = self.model.imagine(replayed.now.detach(), self.pi, self.horizon, self.generator)
         policy_loss, value_loss, metrics = self.losses_of_behaviour(imagined, rows)
         metrics |= {
             "model_loss": model_loss.detach(),
@@ -175,23 +170,6 @@ class DreamerV3(OffPolicyAlgorithm):
             rows.per_row(errors),
         )
 
-    @torch.no_grad()
-    def imagine(self, latent: Latent) -> Imagined:
-        """Take steps of the policy in the model, from latent states of N rows."""
-        features, actions = [latent.features], []
-        for _ in range(self.horizon):
-            policy: Distribution = self.pi(features[-1])
-            actions.append(policy.sample(self.generator))
-            latent = self.model.imagine(latent, actions[-1], self.generator)
-            features.append(latent.features)
-        reached = torch.cat(features[1:])
-        reward: TwoHotPrediction = self.model.reward(reached)
-        goes_on = self.model.goes_on(reached).sigmoid()
-        shape = self.horizon, -1, 1
-        return Imagined(
-            torch.stack(features), torch.stack(actions), reward.mean.view(shape), self.gamma * goes_on.view(shape)
-        )
-
     def losses_of_behaviour(self, imagined: Imagined, rows: Rows) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Return the losses of policy and critic, and metrics.
 
@@ -204,12 +182,13 @@ class DreamerV3(OffPolicyAlgorithm):
         with torch.no_grad():
             last: TwoHotPrediction = self.critic(imagined.features[-1])
             values = torch.cat([critic.mean.view(self.horizon, -1, 1), last.mean[None]])
-            returns = lambda_returns(imagined.reward, imagined.discount, values, self.trace_lambda)
+            discount = self.gamma * imagined.goes_on
+            returns = lambda_returns(imagined.reward, discount, values, self.trace_lambda)
             is_real = rows[MASK] > 0 if MASK in rows.batch else None
             scale = self.return_scale(returns, is_real).clamp_min(self.smallest_scale)
             advantage = ((returns - values[:-1]) / scale).flatten(0, 1)
             # A state counts as much as it is likely to be reached. Rows are weighted as if there was no padding.
-            reached = torch.cat([torch.ones_like(imagined.discount[:1]), imagined.discount[:-1]]).cumprod(0)
+            reached = torch.cat([torch.ones_like(discount[:1]), discount[:-1]]).cumprod(0)
             weight = (rows.mean_weights * reached / self.horizon).flatten(0, 1)
             average: TwoHotPrediction = self.average_critic(features)
             code = critic.code(returns.flatten(0, 1)) + self.target_weight * critic.code(average.mean)
@@ -254,81 +233,18 @@ class DreamerV3(OffPolicyAlgorithm):
         draw = most_likely if exploration.deterministic else random_draw(exploration.generator)
         return self.model.latent_while_acting(view, draw)
 
+    @classmethod
+    def small(cls, capacity: int = 50_000, num_envs: int = 4) -> Preset:
+        """For small observations and about 20,000 transitions on a CPU, not from the paper.
 
-def lambda_returns(reward: Tensor, discount: Tensor, values: Tensor, trace_lambda: float) -> Tensor:
-    """Return ``R_t = r_t + d_t ((1 - lambda) v_{t+1} + lambda R_{t+1})``, (H, N, 1), where ``R_H = v_H``.
-
-    Sutton and Barto, "Reinforcement Learning" (2nd edition, 2018), equation 12.18 for state values.
-
-    Args:
-        reward: (H, N, 1), of each step.
-        discount: (H, N, 1), of the state after it.
-        values: (H + 1, N, 1), of the states before the steps, and after the last one.
-        trace_lambda: weight of longer returns.
-    """
-    following, returns = values[-1], []
-    for step in reversed(range(len(reward))):
-        mixed = torch.lerp(values[step + 1], following, trace_lambda)
-        following = reward[step] + discount[step] * mixed
-        returns.append(following)
-    return torch.stack(returns[::-1])
-
-
-class ReturnScale(nn.Module):
-    """Moving range of returns from the 5th to the 95th percentile, section "Actor learning" of the paper."""
-
-    statistics = frozenset({"low", "high"})
-
-    low: Tensor
-    high: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("low", torch.zeros(()))
-        self.register_buffer("high", torch.zeros(()))
-
-    @torch.no_grad()
-    def forward(self, returns: Tensor, is_real: Tensor | None) -> Tensor:
-        """Add returns (H, N, 1) of rows that are not padding (N, 1), None for all, and return the range ()."""
-        numbers = returns if is_real is None else returns.where(is_real, torch.nan)
-        low, high = torch.nanquantile(numbers, numbers.new_tensor(_PERCENTILES))
-        self.low.lerp_(low, 1 - _SCALE_DECAY)
-        self.high.lerp_(high, 1 - _SCALE_DECAY)
-        return self.high - self.low
-
-
-_PERCENTILES = (0.05, 0.95)
-_SCALE_DECAY = 0.99
-
-
-@dataclass(frozen=True)
-class _BoundedNormal(DistributionHead):
-    """The paper's distribution over a bounded Box."""
-
-    is_scaled = True
-
-    def build(self, features: int, actor: Actor) -> nn.Module:
-        """Return the module from (N, features) to a :class:`DiagonalGaussian`."""
-        layer = actor.linear(features, 2 * int(np.prod(actor.action_space.shape or (1,))))
-        orthogonal(layer, 0.01)
-        return _BoundedNormalLayer(layer)
-
-
-class _BoundedNormalLayer(OutputLayer):
-    def output(self, numbers: Tensor) -> DiagonalGaussian:
-        mean, spread = numbers.chunk(2, dim=-1)
-        deviation = _SMALLEST_STD + (_LARGEST_STD - _SMALLEST_STD) * (spread + 2).sigmoid()
-        return DiagonalGaussian(mean.tanh(), deviation.log())
-
-
-_SMALLEST_STD, _LARGEST_STD = 0.1, 1.0
-
-
-def _is_bounded(space: gym.Space[Any]) -> bool:
-    return isinstance(space, spaces.Box) and bool(np.isfinite([space.low, space.high]).all())
-
-
-def _default_policy(space: gym.Space[Any], uniform_share: float) -> DistributionHead:
-    if isinstance(space, spaces.Discrete):
-        return SoftmaxPolicy(min_probability=uniform_share / int(space.n))
-    return _BoundedNormal() if _is_bounded(space) else Policy()
+        Args:
+            capacity: transitions that the storage keeps.
+            num_envs: of the training environments.
+        """
+        return Preset(
+            algo_factory=make_factory(cls, (), _SMALL),
+            actor_factory=OffPolicyActor.create_factory(**_SMALL_NETWORKS),
+            storage_factory=ReplayBuffer.create_factory(
+                capacity // num_envs, sequences=Sequences(32, across_episodes=True)
+            ),
+        )

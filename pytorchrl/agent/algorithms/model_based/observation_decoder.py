@@ -32,7 +32,9 @@ class SymlogObservations(nn.Module):
         super().__init__()
         self.normalization = normalization
         self._names = [
-            name for name, part in _parts_of(space).items() if isinstance(part, spaces.Box) and suitable_cnn(part) is None
+            name
+            for name, part in _parts_of(space).items()
+            if isinstance(part, spaces.Box) and suitable_cnn(part) is None
         ]
         self._is_dict = isinstance(space, spaces.Dict)
 
@@ -78,7 +80,9 @@ class ObservationTargets(nn.Module):
 
 def squared_error(predicted: Sequence[Tensor], target: Sequence[Tensor]) -> Tensor:
     """Return the squared error (N, 1), summed over all numbers and pixels of an observation."""
-    errors = [(ours - theirs).square().flatten(1).sum(1, keepdim=True) for ours, theirs in zip(predicted, target, strict=True)]
+    errors = [
+        (ours - theirs).square().flatten(1).sum(1, keepdim=True) for ours, theirs in zip(predicted, target, strict=True)
+    ]
     return torch.stack(errors).sum(0)
 
 
@@ -135,7 +139,7 @@ class _ImageDecoder(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """(N, features) to (N, C, H, W) in [0, 1]."""
-        image = F.silu(self.linear(features)).unflatten(1, self._coarsest)
+        image = F.silu(self.linear(features)).view(-1, *self._coarsest)
         for convolution, size in zip(self.convolutions, self._sizes[-2::-1], strict=True):
             image = F.silu(convolution(F.interpolate(image, size)))
         pixels: Tensor = self.last(image).sigmoid()

@@ -1,10 +1,10 @@
-"""A recurrent state-space model with discrete latents: encoder, sequence model, dynamics, decoder, reward, continuation.
+"""Recurrent state-space model: a world model with discrete latents, of observations, rewards and ends of episodes.
 
 Hafner et al., "Mastering Diverse Domains through World Models" (DreamerV3, arXiv 2301.04104), section "World model
 learning".
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,10 +15,21 @@ from pytorchrl.agent.actors.actor import Actor, Head
 from pytorchrl.agent.actors.bodies import flat
 from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.heads.two_hot import TwoHotNumber, TwoHotPrediction
-from pytorchrl.agent.actors.layers.linear_layers import OutputLayer, linear_layer
-from pytorchrl.agent.actors.layers.mlp import MLP
+from pytorchrl.agent.actors.layers.linear_layers import OutputLayer
+from pytorchrl.agent.actors.layers.sequence_model import SequenceModel
+from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.per_network import settings_of_network
 from pytorchrl.agent.actors.view import ActingView
+from pytorchrl.agent.algorithms.model_based.latent_states import (
+    Draw,
+    Latent,
+    divergence,
+    drawn,
+    joined,
+    mixed_with_uniform,
+    random_draw,
+    where,
+)
 from pytorchrl.agent.algorithms.model_based.observation_decoder import (
     ObservationHead,
     ObservationTargets,
@@ -27,24 +38,6 @@ from pytorchrl.agent.algorithms.model_based.observation_decoder import (
 )
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import ACT, BATCH_SIZES, BURN_IN, DONE, MASK, OBS, OBS2, RHS, SORTED_INDICES
-
-
-class Latent(NamedTuple):
-    """Latent states of N rows."""
-
-    recurrent: Tensor
-    """(N, memory size), state of the sequence model: h of the paper."""
-    stochastic: Tensor
-    """(N, num_latents * num_classes), one-hot choices: z of the paper."""
-
-    @property
-    def features(self) -> Tensor:
-        """(N, size), the input of networks that predict something of the state."""
-        return torch.cat(self, dim=1)
-
-    def detach(self) -> "Latent":
-        """Copy without gradients."""
-        return Latent(*(part.detach() for part in self))
 
 
 class Replayed(NamedTuple):
@@ -60,6 +53,19 @@ class Replayed(NamedTuple):
     """(M,), the rows of those OBS."""
     is_first: Tensor
     """(M, 1), 1, or 0 where a row is not one of them, but was computed lest the host waits for the device."""
+
+
+class Imagined(NamedTuple):
+    """Sequences of H steps of a policy in the model, from each of N latent states."""
+
+    features: Tensor
+    """(H + 1, N, features), of the latent states."""
+    action: Tensor
+    """(H, N, *action)."""
+    reward: Tensor
+    """(H, N, 1)."""
+    goes_on: Tensor
+    """(H, N, 1), probability that the episode goes on after the step."""
 
 
 class ModelLosses(NamedTuple):
@@ -117,44 +123,27 @@ class RecurrentStateSpaceModel:
 
     # Steps
 
-    def infer(self, recurrent: Tensor, observation: Any, draw: "Draw") -> tuple[Latent, Tensor]:
+    def infer(self, recurrent: Tensor, observation: Any, draw: Draw) -> tuple[Latent, Tensor]:
         """Return the latents of observations, given the recurrent states, and the logits that they are drawn from."""
-        return self._drawn(recurrent, self.posterior_logits(recurrent, self.encoder(observation)), draw)
+        logits = self.posterior_logits(recurrent, self.encoder(observation))
+        return drawn(recurrent, logits, draw), logits
 
     def posterior_logits(self, recurrent: Tensor, encoded: Tensor) -> Tensor:
         """Return logarithms of probabilities (N, num_latents, num_classes), given encoded observations."""
-        return self._mixed(self.posterior(torch.cat([recurrent, encoded], dim=1)))
+        return mixed_with_uniform(self.posterior(torch.cat([recurrent, encoded], dim=1)), self._uniform_share)
 
     def prior_logits(self, recurrent: Tensor) -> Tensor:
         """Return logarithms of probabilities (N, num_latents, num_classes), without an observation."""
-        return self._mixed(self.prior(recurrent))
+        return mixed_with_uniform(self.prior(recurrent), self._uniform_share)
 
     def advance(self, latent: Latent, action: Tensor) -> Tensor:
         """Return the recurrent states (N, memory size) after actions."""
         state: Tensor = self.sequence(*latent, self._codec.features(self._codec.clip(action)))
         return state
 
-    def imagine(self, latent: Latent, action: Tensor, generator: torch.Generator) -> Latent:
-        """Return the next latents, drawn without observations."""
-        recurrent = self.advance(latent, action)
-        return self._drawn(recurrent, self.prior_logits(recurrent), random_draw(generator))[0]
-
-    def _mixed(self, logits: Tensor) -> Tensor:
-        """Mix distributions with the uniform one, so that no probability is ever 0."""
-        share = self._uniform_share
-        return ((1 - share) * logits.softmax(-1) + share / self._shape[1]).log()
-
-    @staticmethod
-    def _drawn(recurrent: Tensor, logits: Tensor, draw: "Draw") -> tuple[Latent, Tensor]:
-        probabilities = logits.exp()
-        chosen = F.one_hot(draw(logits.detach()), logits.shape[-1]).to(logits.dtype)
-        # Straight-through: gradients are those of the probabilities.
-        stochastic = (chosen - probabilities.detach() + probabilities) if probabilities.requires_grad else chosen
-        return Latent(recurrent, stochastic.flatten(1)), logits
-
     # Acting
 
-    def latent_while_acting(self, view: ActingView, draw: "Draw") -> Latent:
+    def latent_while_acting(self, view: ActingView, draw: Draw) -> Latent:
         """Return the latents of the observations of a view, given its recurrent states."""
         return self.infer(view.state(self.stored_at), view.observations, draw)[0]
 
@@ -181,16 +170,16 @@ class RecurrentStateSpaceModel:
         latent, now, following, logits = None, [], [], []
         encoded = self.encoder(rows[OBS2])
         given = (begins, before, stochastic, encoded, actions)
-        for begin, recurrent, drawn, seen, action in zip(*(each.split(sizes) for each in given), strict=True):
-            fresh = Latent(recurrent, drawn)
-            latent = fresh if latent is None else _where(begin > 0, fresh, latent)
+        for begin, recurrent, chosen, seen, action in zip(*(each.split(sizes) for each in given), strict=True):
+            fresh = Latent(recurrent, chosen)
+            latent = fresh if latent is None else where(begin > 0, fresh, latent)
             now.append(latent)
             recurrent = self.advance(latent, action)
-            latent, of_step = self._drawn(recurrent, self.posterior_logits(recurrent, seen), draw)
+            logits.append(self.posterior_logits(recurrent, seen))
+            latent = drawn(recurrent, logits[-1], draw)
             following.append(latent)
-            logits.append(of_step)
-        inferred = _joined([*following, initial])
-        return Replayed(_joined(now), inferred, torch.cat([*logits, initial_logits]), firsts, begins[firsts])
+        inferred = joined([*following, initial])
+        return Replayed(joined(now), inferred, torch.cat([*logits, initial_logits]), firsts, begins[firsts])
 
     @torch.no_grad()
     def _warmed_up(self, batch: dict[str, Any], generator: torch.Generator) -> Tensor:
@@ -200,17 +189,41 @@ class RecurrentStateSpaceModel:
             return stored
         burn_in, draw = batch[BURN_IN], random_draw(generator)
         done, real = burn_in[DONE], burn_in[MASK]
-        actions = self._codec.from_storage(flat(burn_in[ACT])).unflatten(0, done.shape[:2])
-        encoded = self.encoder(flat(burn_in[OBS])).unflatten(0, done.shape[:2])
+        width = done.shape[1]
+        actions = self._codec.from_storage(flat(burn_in[ACT])).split(width)
+        encoded = self.encoder(flat(burn_in[OBS])).split(width)
         state = burn_in[RHS][:, self.stored_at]
         for step in range(len(done)):
             recurrent = state * (1 - done[step])
-            latent, _ = self._drawn(recurrent, self.posterior_logits(recurrent, encoded[step]), draw)
+            latent = drawn(recurrent, self.posterior_logits(recurrent, encoded[step]), draw)
             # Padding in front leaves the state as it is, because it is that before the first real step.
             state = torch.where(real[step] > 0, self.advance(latent, actions[step]), state)
         stored = stored.clone()
         stored[:, self.stored_at] = state
         return stored
+
+    @torch.no_grad()
+    def imagine(
+        self, latent: Latent, policy: Callable[[Tensor], Distribution], horizon: int, generator: torch.Generator
+    ) -> Imagined:
+        """Take steps of a policy from latent states, whose stochastic parts are drawn without observations.
+
+        Args:
+            latent: of N rows.
+            policy: distribution of actions for features (N, features).
+            horizon: number of steps.
+            generator: of actions and latent states.
+        """
+        features, actions, draw = [latent.features], [], random_draw(generator)
+        for _ in range(horizon):
+            actions.append(policy(features[-1]).sample(generator))
+            recurrent = self.advance(latent, actions[-1])
+            latent = drawn(recurrent, self.prior_logits(recurrent), draw)
+            features.append(latent.features)
+        reached, shape = torch.cat(features[1:]), (horizon, -1, 1)
+        reward: TwoHotPrediction = self.reward(reached)
+        goes_on = self.goes_on(reached).sigmoid()
+        return Imagined(torch.stack(features), torch.stack(actions), reward.mean.view(shape), goes_on.view(shape))
 
     def losses(self, rows: Rows, replayed: Replayed, free_nats: float) -> ModelLosses:
         """Return the parts of the loss, of each inferred state.
@@ -223,9 +236,7 @@ class RecurrentStateSpaceModel:
         features = replayed.inferred.features
         targets = [
             torch.cat(pair)
-            for pair in zip(
-                self.targets(rows[OBS2]), self.targets(_rows_of(rows[OBS], replayed.firsts)), strict=True
-            )
+            for pair in zip(self.targets(rows[OBS2]), self.targets(_rows_of(rows[OBS], replayed.firsts)), strict=True)
         ]
         of_steps = features[: len(rows)]
         reward: TwoHotPrediction = self.reward(of_steps)
@@ -239,61 +250,6 @@ class RecurrentStateSpaceModel:
             divergence(replayed.logits.detach(), prior).clamp_min(free_nats),
             divergence(replayed.logits, prior.detach()).clamp_min(free_nats),
         )
-
-
-class SequenceModel(nn.Module):
-    """A gated recurrent unit of latent states and actions, with layer normalisation of its gates.
-
-    The update gate has a bias of -1, so that states change slowly at first, as in the authors' code.
-
-    Args:
-        inputs: layers of stochastic state and action.
-        size: of the recurrent state.
-    """
-
-    def __init__(self, inputs: MLP, size: int) -> None:
-        super().__init__()
-        self.inputs = inputs
-        self.gates = linear_layer(inputs.output_size + size, 3 * size)
-        self.norm = nn.LayerNorm(3 * size)
-
-    def forward(self, recurrent: Tensor, stochastic: Tensor, action: Tensor) -> Tensor:
-        """Return the next state (N, size) for states (N, size) and (N, choices), and encoded actions (N, A)."""
-        inputs = self.inputs(torch.cat([stochastic, action], dim=1))
-        reset, candidate, update = self.norm(self.gates(torch.cat([inputs, recurrent], dim=1))).chunk(3, dim=1)
-        candidate = torch.tanh(reset.sigmoid() * candidate)
-        return recurrent.lerp(candidate, (update - 1).sigmoid())
-
-
-Draw = Callable[[Tensor], Tensor]
-"""Chooses a class (N, num_latents) int64 of each variable, by logarithms of probabilities (N, num_latents, classes)."""
-
-
-def random_draw(generator: torch.Generator | None) -> Draw:
-    """Return a draw at random, by the Gumbel-max trick."""
-
-    def draw(logits: Tensor) -> Tensor:
-        noise = torch.empty_like(logits)
-        # On the meta device, torch's function takes no generator.
-        noise.exponential_(generator=None if noise.is_meta else generator)
-        return (logits - noise.log_()).argmax(-1)
-
-    return draw
-
-
-def most_likely(logits: Tensor) -> Tensor:
-    """Choose the most likely class of each variable; a draw."""
-    return logits.argmax(-1)
-
-
-def divergence(logits: Tensor, others: Tensor) -> Tensor:
-    """Return the KL divergences (N, 1) of categorical distributions, in nats, summed over variables.
-
-    Args:
-        logits: (N, num_latents, num_classes), logarithms of probabilities.
-        others: likewise.
-    """
-    return (logits.exp() * (logits - others)).sum((1, 2)).unsqueeze(1)
 
 
 def network_of_vectors(actor: Actor, name: str, head: Head, size: int, layers: int | None = None) -> nn.Sequential:
@@ -335,13 +291,3 @@ def _rows_of(observation: Any, rows: Tensor) -> Any:
     if isinstance(observation, dict):
         return {name: part[rows] for name, part in observation.items()}
     return observation[rows]
-
-
-def _where(condition: Tensor, latent: Latent, other: Latent) -> Latent:
-    """Return a latent where the condition (B, 1) is true; of the other, the first B rows are read."""
-    rows = len(condition)
-    return Latent(*(torch.where(condition, ours, theirs[:rows]) for ours, theirs in zip(latent, other, strict=True)))
-
-
-def _joined(latents: Sequence[Latent]) -> Latent:
-    return Latent(*(torch.cat(parts) for parts in zip(*latents, strict=True)))
