@@ -59,7 +59,6 @@ class DreamerV3(OffPolicyAlgorithm):
         lr_model: learning rate of the world model.
         lr_pi: learning rate of the policy.
         lr_value: learning rate of the critic.
-        max_grad_norm_model: norm that the gradients of the world model are clipped to; None does not clip.
         polyak: weight that the moving average of the critic keeps in each update.
 
     Raises:
@@ -86,8 +85,7 @@ class DreamerV3(OffPolicyAlgorithm):
     lr_model: NonNegativeOrSchedule = 1e-4
     lr_pi: NonNegativeOrSchedule = 3e-5
     lr_value: NonNegativeOrSchedule = 3e-5
-    max_grad_norm: Positive | None = 100.0
-    max_grad_norm_model: Positive | None = 1_000.0
+    max_grad_norm = 1_000.0
     polyak: UnitInterval = 0.98
     gamma = 0.997
     start_steps = 1_024
@@ -111,7 +109,7 @@ class DreamerV3(OffPolicyAlgorithm):
         self.pi = self.model.make_predictor("policy", head)
         self.critic = self.model.make_predictor("critic", TwoHotNumber(self.num_bins))
         actor.add("return_scale", imagination.ReturnScale())
-        self.train_model = self.train("model", *self.model.networks, lr="lr_model", max_grad_norm="max_grad_norm_model")
+        self.train_model = self.train("model", *self.model.networks, lr="lr_model")
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_value = self.train("critic", self.critic, lr="lr_value")
         self.average_critic = self.target(self.critic)

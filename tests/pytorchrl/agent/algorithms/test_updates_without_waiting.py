@@ -43,7 +43,7 @@ from tests.support.every_algorithm import ACTIONS, OFF_POLICY, ON_POLICY
 from tests.support.profiles import FULL
 
 # They learn from sequences, data or rollouts that this batch does not hold, or ask an expert.
-WITHOUT_BATCH = ("R2D2", "DAgger", "RND", "IMPALA", "TRPOSinglePath", "AIRL", "PPOD", "GAIL on A2C")
+WITHOUT_BATCH = ("R2D2", "DreamerV3", "DAgger", "RND", "IMPALA", "TRPOSinglePath", "AIRL", "PPOD", "GAIL on A2C")
 ALGORITHMS: dict[str, tuple[Any, Any]] = {
     name: (cls.create_factory(**settings), ACTIONS[kinds[0]])
     for name, (cls, settings, kinds) in (OFF_POLICY | ON_POLICY).items()
