@@ -14,7 +14,7 @@ from pytorchrl.agent.actors.presets import OffPolicyActor
 from pytorchrl.agent.actors.view import ActingView, View
 from pytorchrl.agent.algorithms.model_based import imagination
 from pytorchrl.agent.algorithms.model_based.bounded_policies import default_policy, is_bounded_box
-from pytorchrl.agent.algorithms.model_based.latent_states import Latent, most_likely, random_draw
+from pytorchrl.agent.algorithms.model_based.latent_states import Latent, random_draw
 from pytorchrl.agent.algorithms.model_based.recurrent_state_space_model import RecurrentStateSpaceModel
 from pytorchrl.agent.algorithms.model_based.replayed_latents import model_losses, replay
 from pytorchrl.agent.algorithms.needs import Needs
@@ -160,7 +160,7 @@ class DreamerV3(OffPolicyAlgorithm):
         return explorer_for(self.distribution or Policy())
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
-        """Return the distribution of actions in latent states, the most likely ones for deterministic actions."""
+        """Return the distribution of actions in latent states, which are drawn for deterministic actions, too."""
         distribution: Distribution = self.pi(self._latent(view, exploration).features)
         return distribution
 
@@ -178,7 +178,8 @@ class DreamerV3(OffPolicyAlgorithm):
 
     def _latent(self, view: View, exploration: Exploration) -> Latent:
         assert isinstance(view, ActingView)
-        draw = most_likely if exploration.deterministic else random_draw(exploration.generator)
+        # The policy has learnt in drawn states, in which it returns more than in the most likely ones.
+        draw = random_draw(exploration.generator)
         return self.model.latent_of(view.state(self.model.stored_at), view.observations, draw)
 
     @classmethod

@@ -45,11 +45,6 @@ def random_draw(generator: torch.Generator) -> Draw:
     return draw
 
 
-def most_likely(logits: Tensor) -> Tensor:
-    """Choose the most likely class of each variable; a draw."""
-    return logits.argmax(-1)
-
-
 def drawn(recurrent: Tensor, logits: Tensor, draw: Draw) -> Latent:
     """Return latents whose stochastic part is drawn, with the gradients of the probabilities (straight-through).
 
