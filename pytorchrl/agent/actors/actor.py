@@ -1,5 +1,6 @@
 """The networks of an agent: the user chooses their bodies, the algorithm their heads."""
 
+import keyword
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -302,6 +303,8 @@ class Actor(Component, nn.Module):
     def _named(self, name: str, network: NetworkT) -> NetworkT:
         if name in self.networks:
             raise ValueError(f"the actor already has a network named {name!r}; give each its own name")
+        if keyword.iskeyword(name):
+            raise ValueError(f"a network is named {name!r}, a keyword of Python, by which torch.export cannot name it")
         self.networks[name] = network
         return network.to(self.device)
 

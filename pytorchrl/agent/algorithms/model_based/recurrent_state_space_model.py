@@ -59,7 +59,7 @@ class RecurrentStateSpaceModel:
         """Predicts observations."""
         self.reward = self.make_predictor("reward", TwoHotNumber(num_bins))
         """Predicts the reward of the step before."""
-        self.goes_on = self.make_predictor("continue", _Number())
+        self.goes_on = self.make_predictor("goes_on", _Number())
         """Predicts log-odds that the episode goes on, (N, 1)."""
         predictors = self.decoder, self.reward, self.goes_on
         self.networks = self.encoder, self.sequence, self._posterior, self._prior, *predictors
