@@ -106,6 +106,7 @@ NEEDED = {
     **dict.fromkeys(("AIRL", "AMP", "GAIL", "PPOD"), "give it sources="),
     "BehaviourCloning": "learns from a data set",
     "DAgger": "expert must be a function",
+    "DreamerV3": 'give the actor memory="gru"',
     "HyAR": "wrappers=['JoinActions'] joins",
     "R2D2": 'give it memory="lstm"',
     "Rainbow": "give the actor noisy=True",
