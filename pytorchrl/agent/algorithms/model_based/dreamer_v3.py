@@ -28,7 +28,7 @@ from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sequence_settings import Sequences
 from storages.transition import MASK
 
-_RATES = {"lr_model": 1e-3, "lr_pi": 3e-4, "lr_value": 3e-4}
+_RATES = {"lr_model": 1e-3, "lr_pi": 3e-4, "lr_value": 3e-4, "update_every": 8}
 _SMALL: dict[str, Any] = {"num_latents": 8, "num_classes": 8, "gamma": 0.99, "start_steps": 512, "mini_batch_size": 8}
 _LAYERS: dict[str, Any] = {"hidden_sizes": (64, 64), "activation": "silu", "layer_norm": True}
 
@@ -183,16 +183,17 @@ class DreamerV3(OffPolicyAlgorithm):
         return self.model.latent_of(view.state(self.model.stored_at), view.observations, draw)
 
     @classmethod
-    def small(cls, capacity: int = 50_000, num_envs: int = 4) -> Preset:
-        """For small observations and about 20,000 transitions on a CPU, not from the paper.
+    def small(cls, capacity: int = 50_000, num_envs: int = 4, *, normalize_observations: bool = True) -> Preset:
+        """For small observations and about 10,000 transitions on a CPU, not from the paper.
 
         Args:
             capacity: transitions that the storage keeps.
             num_envs: of the training environments.
+            normalize_observations: as of actors; False for observations without floating-point numbers.
         """
-        sequences = Sequences(32, across_episodes=True)
+        sequences, layers = Sequences(32, across_episodes=True), _LAYERS | {"memory": "gru", "memory_size": 64}
         return Preset(
-            algo_factory=make_factory(cls, (), _SMALL | _RATES | {"update_every": 8}),
-            actor_factory=OffPolicyActor.create_factory(memory="gru", memory_size=64, **_LAYERS),
+            algo_factory=make_factory(cls, (), _SMALL | _RATES),
+            actor_factory=OffPolicyActor.create_factory(normalize_observations=normalize_observations, **layers),
             storage_factory=ReplayBuffer.create_factory(capacity // num_envs, sequences=sequences),
         )
