@@ -59,7 +59,8 @@ class DreamerV3(OffPolicyAlgorithm):
         lr_model: learning rate of the world model.
         lr_pi: learning rate of the policy.
         lr_value: learning rate of the critic.
-        polyak: weight that the moving average of the critic keeps in each update.
+        polyak: weight that the critic's moving average keeps in each of its updates.
+        target_update_interval: updates between these.
 
     Raises:
         ValueError: the actor's memory is not one GRU, or actions of a bounded Box have a distribution that is not on
@@ -87,6 +88,7 @@ class DreamerV3(OffPolicyAlgorithm):
     lr_value: NonNegativeOrSchedule = 3e-5
     max_grad_norm = 1_000.0
     polyak: UnitInterval = 0.98
+    target_update_interval: Count = 1
     gamma = 0.997
     start_steps = 1_024
     update_every = 32
@@ -112,7 +114,7 @@ class DreamerV3(OffPolicyAlgorithm):
         self.train_model = self.train("model", *self.model.networks, lr="lr_model")
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_value = self.train("critic", self.critic, lr="lr_value")
-        self.average_critic = self.target(self.critic)
+        self.average_critic = self.target(self.critic, every="target_update_interval")
 
     def losses(self, rows: Rows) -> Losses:
         """Return the losses of the model in the batch, and of policy and critic in sequences imagined from there."""
@@ -129,8 +131,8 @@ class DreamerV3(OffPolicyAlgorithm):
         starts, settings = replayed.now.detach(), (self.horizon, self.gamma, self.generator)
         imagined = imagination.imagine(self.model, starts, self.pi, *settings)
         policy_loss, value_loss, of_behaviour = self.behaviour_losses(imagined, rows)
-        losses = {self.train_model: model_loss, self.train_pi: policy_loss, self.train_value: value_loss}
-        return Losses(losses, metrics | of_behaviour, rows.per_row(errors))
+        of = {self.train_model: model_loss, self.train_pi: policy_loss, self.train_value: value_loss}
+        return Losses(of, metrics | of_behaviour, rows.per_row(errors))
 
     def behaviour_losses(self, imagined: imagination.Imagined, rows: Rows) -> tuple[Tensor, Tensor, Metrics]:
         """Return the losses of policy and critic in sequences imagined from the rows of a batch, and metrics."""
