@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -16,6 +16,7 @@ from pytorchrl.agent.envs.driven import DrivenEnvs
 from pytorchrl.agent.envs.spaces import EnvActions, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.envs.wrappers.flat_observation import Flattening
+from pytorchrl.agent.other_names import AGENT_METHODS
 from pytorchrl.background_training import BackgroundTraining
 from pytorchrl.experiments.explanation import Explanation
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
@@ -31,10 +32,11 @@ from storages.closing import Closing
 from storages.component.annotations import conform_named
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count
+from storages.component.other_names import Answering, answer_missing
 from storages.storage import Storage
 
 
-class Agent(Closing):
+class Agent(Answering, Closing):
     """A learning agent that is driven from outside: by a robot, a game engine or a simulator with a loop of its own.
 
     ``action = agent.act(observation)`` chooses an action, ``agent.observe(...)`` tells what came of it, and learns when
@@ -71,6 +73,11 @@ class Agent(Closing):
         UnsupportedSpaceError: storages, actors or the algorithm cannot take such observations or actions.
         ValueError: ``max_steps_ahead`` is not positive.
     """
+
+    other_methods = AGENT_METHODS
+
+    if not TYPE_CHECKING:  # for which each name would exist
+        __getattr__ = answer_missing
 
     def __init__(
         self,

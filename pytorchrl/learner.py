@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from numpy.typing import NDArray
 
+from pytorchrl.agent.algorithms.refusals import algorithm_of
 from pytorchrl.agent.envs.worker_processes import worker_signals
-from pytorchrl.agent.other_names import LEARNER_METHODS
+from pytorchrl.agent.other_names import LEARNER_METHODS, LEARNER_NAMES
+from pytorchrl.agent.other_names.calls import answering_calls, environment_for, environment_of, training_code
 from pytorchrl.experiments import notices
 from pytorchrl.experiments.callbacks import Callback, Callbacks
 from pytorchrl.experiments.explanation import Explanation
@@ -36,12 +38,27 @@ from pytorchrl.scheme.evaluation import Evaluation
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.terminal import tell
 from storages.closing import Closing, close_all
-from storages.component.other_names import refuse_attribute
+from storages.component.other_names import Answering, answer_missing
 
 _Path: TypeAlias = str | os.PathLike[str]
 
 
-class Learner(Closing):
+def _check_scheme(scheme: object, cls: type["Learner"]) -> None:
+    if not isinstance(scheme, Scheme):
+        raise TypeError(answer_call(cls, f"{cls.__name__}: scheme must be a Scheme, got {scheme!r}", (scheme,), {}))
+
+
+def answer_call(cls: type[Any], wrong: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return the message about a call of a learner without its scheme, target and folder: what to write instead."""
+    given = (*args, *kwargs.values())
+    if any(isinstance(one, Scheme) for one in given):
+        return f'{wrong}; write prl.Learner(scheme, target_steps=100_000, log_dir="runs/mine").run()'
+    algorithm = next((found for one in given if (found := algorithm_of(one)) is not None), None)
+    name, actions = ("PPO", "any") if algorithm is None else (algorithm.__name__, algorithm.actions)
+    return f"{wrong}; write {training_code(name, environment_of(args, kwargs) or environment_for(actions))}"
+
+
+class Learner(Answering, Closing):
     """Trains a scheme for a number of steps, logs metrics, and saves the run in a folder.
 
     Steps are environment transitions, or update phases where the scheme collects no experience.
@@ -67,12 +84,15 @@ class Learner(Closing):
         ValueError: a number is not positive, or ``log_to`` names an unknown logger.
     """
 
+    other_names, other_methods = LEARNER_NAMES, LEARNER_METHODS
+
     stop_reason: str | None = None
     """Why a callback stopped the last :meth:`run`; None where none did."""
     was_interrupted = False
     """Whether Ctrl-C or SIGTERM came during the last :meth:`run`, also after its last step."""
     _how_to_save = "Learner.run(checkpoint_every=...)"
 
+    @answering_calls(answer_call)
     def __init__(
         self,
         scheme: Scheme,
@@ -85,6 +105,7 @@ class Learner(Closing):
         callbacks: Sequence[Callback | Callable[["Learner"], object]] = (),
         overwrite: bool = False,
     ) -> None:
+        _check_scheme(scheme, type(self))
         folder, called = RunFolder(log_dir), Callbacks(callbacks)
         config = scheme.config | settings(target_steps, log_to, log_every, keep_checkpoints)
         config |= parts_of(scheme, called)
@@ -202,6 +223,7 @@ class Learner(Closing):
             learner._saver.set_interval(parts.checkpoint_every)
         return learner
 
+    @answering_calls(lambda _, wrong, *__: wrong)
     def run(self, checkpoint_every: int | None = None, *, progress: bool = True) -> bool:
         """Train until the target is reached; then save a checkpoint and plot the learning curve.
 
@@ -221,6 +243,8 @@ class Learner(Closing):
         """
         self._saver.set_interval(checkpoint_every)
         self.stop_reason, self.was_interrupted = None, False
+        if progress and 0 < self.scheme.steps < self.target_steps:
+            tell(f"Continuing at {self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}")
         if first_update := notices.of_first_update(self.scheme, self.target_steps, self.log_every):
             tell(first_update)
         with self._interruption, worker_signals().held_back():
@@ -414,9 +438,7 @@ class Learner(Closing):
         self._loop = TrainingLoop(self, callbacks, self._measurements, self._interruption, folder.best_weights_file)
 
     if not TYPE_CHECKING:  # for which each name would exist
-
-        def __getattr__(self, name):
-            return refuse_attribute(self, type(self).__name__, name, LEARNER_METHODS)
+        __getattr__ = answer_missing
 
     def _next_commands(self) -> Mapping[str, str]:
         factories = self.scheme.factories

@@ -8,8 +8,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from storages.component.declared import defaults_of
 from storages.component.factory import Factory
-from storages.component.other_names import refuse_attribute
-from storages.other_names import NEVER_CALLED, NO_ITEMS, STORAGE_ARGUMENTS, STORAGE_ATTRIBUTES
+from storages.component.other_names import answer_missing
+from storages.other_names import NEVER_CALLED, NO_ITEMS, STORAGE_ARGUMENTS
 from storages.saving import load_state_without_contents, state_without_contents
 from storages.slices import append_values, steps_of
 from storages.transition import ACTPROBS, IREW, IVAL, LOGP, REQUIRED, REWC, RHS, RHS2, SKIPPED, TRUNC2, VAL, Sample
@@ -48,7 +48,7 @@ def missing_attribute(storage: Any, name: str) -> Any:
             f"{owner}.{name} is now {here}; the old name goes with the next version", DeprecationWarning, stacklevel=2
         )
         return found(storage)
-    return refuse_attribute(storage, owner, name, STORAGE_ATTRIBUTES)
+    return answer_missing(storage, name)
 
 
 def refuse_index(storage: Any, index: Any) -> Any:

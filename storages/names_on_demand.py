@@ -1,7 +1,6 @@
 """Names of a package that are imported when they are first read, so that a program pays for what it uses."""
 
 import ast
-import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -34,7 +33,8 @@ def names_on_demand(
             # As `from module import name` does, it imports a submodule of that name where there is one.
             value = getattr(__import__(modules[name], fromlist=[name]), name)
         elif not name.startswith("_") and importlib.util.find_spec(f"{package}.{name}") is not None:
-            value = importlib.import_module(f"{package}.{name}")
+            __import__(f"{package}.{name}")
+            value = sys.modules[f"{package}.{name}"]
         elif refuse is not None:
             refuse(name)
         else:
@@ -46,3 +46,16 @@ def names_on_demand(
         return sorted({*vars(module), *modules})
 
     return read, names, sorted(modules)
+
+
+def read_names(package: str, name: str | None = None) -> None:
+    """Import a name of such a package where it has it, or all its names, so that their classes are known subclasses.
+
+    Args:
+        package: its ``__name__``.
+        name: None for all names.
+    """
+    module = sys.modules[package]
+    for one in module.__all__:
+        if name in (one, None):
+            getattr(module, one)

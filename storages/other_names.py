@@ -52,23 +52,32 @@ STORAGE_NAMES: OtherNames = {
     "max_priority": {"default_error": "default_error"},
 }
 
-_INSERT = "insert_transition(sample) inserts a dict with one step of all environments"
-_BATCHES = "generate_batches(num_mini_batch, mini_batch_size) yields batches"
-_SLICE = "get_data_slice(start, end) returns copies of the stored steps, the oldest first, in a dict"
+_INSERT = "storage.insert_transition(sample) inserts a dict with one step of all environments"
+_BATCHES = "storage.generate_batches(num_mini_batch, mini_batch_size) yields batches"
+_SLICE = "storage.get_data_slice(start, end) returns copies of the stored steps, the oldest first, in a dict"
+_SAVE = "storage.state_dict() returns what storage.load_state_dict(state) restores; checkpoints of a run hold it"
+_PREPARE = "storage.before_gradients() computes returns and advantages of a rollout"
 
 STORAGE_ATTRIBUTES: Mapping[str, str] = {
     **dict.fromkeys(("add", "append", "extend", "push", "store", "store_transition", "put", "observe_step"), _INSERT),
-    **dict.fromkeys(("sample", "sample_batch", "get", "sample_indices"), _BATCHES),
+    **dict.fromkeys(("insert", "add_batch", "add_transition", "remember", "save_transition"), _INSERT),
+    **dict.fromkeys(("sample", "sample_batch", "get", "sample_indices", "sample_tensors"), _BATCHES),
     **dict.fromkeys(("obs", "act", "rew", "observations", "actions", "rewards", "buffer"), _SLICE),
     "get_priority": "PERBuffer and its subclasses have it",
     "get_sequence_priority": "PERBuffer and its subclasses have it",
     "handle_end_of_episode": "HERBuffer and its subclasses have it",
-    "max_size": "it is size, in steps",
-    "step": "inserted // num_envs steps were inserted so far",
-    "algo": "it is algorithm",
+    **dict.fromkeys(("save", "load", "dump", "restore"), _SAVE),
+    **dict.fromkeys(("compute_returns", "compute_returns_and_advantage", "finish_path", "compute_gae"), _PREPARE),
+    **dict.fromkeys(("update_priorities", "update_weight"), "storage.after_gradients(batch, info) updates priorities"),
+    **dict.fromkeys(("clear", "empty"), "storage.reset() drops all steps"),
+    **dict.fromkeys(("full", "is_full"), "len(storage) == storage.capacity where it is full"),
+    **dict.fromkeys(("pos", "ptr"), "len(storage) transitions are stored"),
+    **dict.fromkeys(("buffer_size", "max_size", "maxlen"), "storage.size is the capacity in steps"),
+    "step": "storage.inserted // storage.num_envs steps were inserted so far",
+    "algo": "storage.algorithm is the algorithm",
     "recurrent_actor": "sequences=Sequences(...) makes batches for recurrent actors",
 }
-"""Attributes of storages of PyTorchRL that not all storages here have, and what is here instead."""
+"""Attributes of storages of PyTorchRL and other libraries that not all storages here have, and what is here instead."""
 NO_ITEMS = f"{_SLICE}, and {_BATCHES}"
 """What is here instead of ``storage[...]`` and of loops over a storage."""
 NEVER_CALLED: Mapping[str, str] = {

@@ -28,7 +28,7 @@ from storages.core.ring.ring import Ring
 from storages.core.ring.state import state_of
 from storages.insertion import Insertion
 from storages.observers import Observers
-from storages.other_names import STORAGE_NAMES
+from storages.other_names import STORAGE_ATTRIBUTES, STORAGE_NAMES
 from storages.protocols import Discounting, Environments
 from storages.saving import directory_log, load_contents, state_without_contents, undoing_changes
 from storages.slices import StoredFields, steps_of
@@ -58,7 +58,8 @@ class Storage(BatchSource, StandaloneComponent, Changeable, Closing):
     allow_nonfinite: bool = False
 
     context = ("device", "actor", "algorithm", "envs")
-    other_names = STORAGE_NAMES
+    other_names, other_methods = STORAGE_NAMES, STORAGE_ATTRIBUTES
+    role, example = "storage_factory", "size=100_000"
     unchangeable = frozenset({"size"})
     needs_log_probs: ClassVar[bool] = False
     """Whether samples must hold LOGP, and the actor must re-evaluate log-probabilities of actions."""

@@ -31,7 +31,7 @@ class Arguments:
 
     only: tuple[str, ...] = ("cartpole",)
     """Tasks to run: cartpole, cartpole-more (some minutes each), pendulum, pendulum-more, pendulum-constrained,
-    pendulum-bcq and hopper (hours)."""
+    pendulum-bcq, pendulum-regularised and hopper (hours)."""
     d3rlpy: Path | None = None
     """The interpreter of an environment with d3rlpy; None leaves its runs out."""
     updates: int | None = None

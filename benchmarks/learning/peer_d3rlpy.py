@@ -27,6 +27,10 @@ def main(job: dict[str, Any]) -> None:
     encoder = d3rlpy.models.VectorEncoderFactory(hidden_units=job["hidden_sizes"])
     encoders = ("actor", "critic") if is_box else ("",)
     settings = dict(job["settings"]) | {f"{one}_encoder_factory".lstrip("_"): encoder for one in encoders}
+    if job["algorithm"] == "ReBRAC":
+        settings["critic_encoder_factory"] = d3rlpy.models.VectorEncoderFactory(
+            hidden_units=job["hidden_sizes"], use_layer_norm=True
+        )
     settings["observation_scaler"] = d3rlpy.preprocessing.StandardObservationScaler()
     further = {"IQL": "value", "BCQ": "imitator", "BEAR": "imitator"}.get(job["algorithm"])
     if further is not None:

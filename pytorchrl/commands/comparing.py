@@ -22,7 +22,7 @@ from pytorchrl.terminal import tell
 Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
 Look = Annotated[FigureOptions, tyro.conf.arg(name="")]
 _USUAL = FigureOptions()
-_WRITERS = {".md": as_markdown, ".csv": as_csv}
+_WRITERS = {".md": lambda comparison: as_markdown(comparison, answer_of(comparison)), ".csv": as_csv}
 
 
 def plot(

@@ -85,13 +85,15 @@ def _halves(table: Table) -> list[Table]:
     return [first, Table("", [table.columns[0], *table.columns[_COLUMNS_OF_A_HALF:]], rows)]
 
 
-def as_markdown(comparison: Comparison) -> str:
-    """Format the tables and notes of a comparison in Markdown."""
+def as_markdown(comparison: Comparison, answer: str = "") -> str:
+    """Format the tables of a comparison, its answer in a sentence where one is given, and its notes in Markdown."""
     parts = []
     for table in tables_of(comparison):
         lines = [table.columns, ["---", *["---:"] * (len(table.columns) - 1)], *table.rows]
         text = "\n".join(f"| {' | '.join(_in_markdown(cell) for cell in line)} |" for line in lines)
         parts.append(f"### {on_one_line(table.title)}\n\n{text}")
+    if answer:
+        parts.append(on_one_line(answer))
     return "\n\n".join([*parts, "\n".join(f"- {on_one_line(note)}" for note in comparison.notes)]) + "\n"
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import gymnasium as gym
 from gymnasium import spaces
 
 from pytorchrl.agent.actors.actor import Actor
@@ -13,7 +12,8 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.envs.spaces import have_other_bounds
 from pytorchrl.agent.envs.vec_env import VecEnv
-from storages.component.factory import Factory
+from pytorchrl.scheme.wrong_calls import way_out
+from storages.component.factory import Component, Factory
 from storages.off_policy.her_buffer import HERBuffer
 from storages.off_policy.mixed_storage import MixedSource
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
@@ -33,29 +33,19 @@ def check_roles(
     Raises:
         CompositionError: the message names the argument.
     """
+    roles: list[tuple[str, Any, type[Component]]]
     roles = [("algo_factory", algorithm, Algorithm), ("actor_factory", actor, Actor)]
     for name, source in sources.items():
         roles.append(("storage_factory" if name == "main" else f"sources[{name!r}]", source, Storage))
     roles += [(f"{name}_envs_factory", e, VecEnv) for name, e in (("train", train_envs), ("test", test_envs)) if e]
     for name, factory, role in roles:
         if not isinstance(factory, Factory) or not issubclass(factory.cls, role):
+            # All hyper-parameters of a factory are several lines.
+            got = f"{factory.name}.create_factory(...)" if isinstance(factory, Factory) else repr(factory)
             raise CompositionError(
-                f"Scheme: {name} must be made by create_factory of a subclass of {role.__name__}, got {factory!r}"
-                f"{_way_out(factory, role)}"
+                f"Scheme: {name} must be made by create_factory of a subclass of {role.__name__}, got {got}"
+                f"{way_out(factory, role, algorithm)}"
             )
-
-
-def _way_out(given: object, role: type) -> str:
-    """Return what to write instead of a class, an object or an environment, as the end of a message."""
-    if isinstance(given, type) and issubclass(given, role):
-        return f"; write {given.__name__}.create_factory()"
-    if isinstance(given, role):
-        return f"; give the factory, {type(given).__name__}.create_factory(...), which the scheme calls"
-    if role is VecEnv and isinstance(given, str | gym.Env):
-        spec = getattr(given, "spec", None)
-        env = given if isinstance(given, str) else None if spec is None else spec.id
-        return f"; write VecEnv.create_factory({'make_env' if env is None else repr(env)}, num_envs=1)"
-    return ""
 
 
 def check_composition(
@@ -247,12 +237,15 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
         return reason
     if needs.whole_episodes and (reason := _mismatch_of_whole_episodes(algorithm, storage, sequences)):
         return reason
+    if needs.multi_step_rows and sequences is None:
+        return _need_of_sequences(algorithm, storage)
     if memory is not None and sequences is None:
         return (
             f"{actor.name} has a memory ({described_memory(memory)}), which learns from sequences, but {storage.name} "
             f"makes batches of single transitions; give it sequences=Sequences(length=...) or sequences=Episodes()"
         )
-    if memory is None and sequences is not None and not (needs.sequences or needs.segments or needs.whole_episodes):
+    takes_sequences = needs.sequences or needs.segments or needs.whole_episodes or needs.multi_step_rows
+    if memory is None and sequences is not None and not takes_sequences:
         return (
             f"{storage.name} makes batches of {sequences}, but {actor.name} has no memory to learn from them; give it "
             f'memory="gru", or the storage sequences=None'
@@ -306,11 +299,15 @@ def _mismatch_of_segments(algorithm: str, storage: Factory[Storage], sequences: 
     if storage.hyper_parameters.get("rate_limit") is not None:
         return f"{algorithm} sets its replay ratio itself; leave out the rate_limit of {storage.name}"
     if sequences is None:
-        return (
-            f"{algorithm} learns from sequences, but {storage.name} makes batches of single transitions; give it "
-            f"sequences=Sequences(length=...) or sequences=Episodes()"
-        )
+        return _need_of_sequences(algorithm, storage)
     return _mismatch_of_sums(algorithm, storage)
+
+
+def _need_of_sequences(algorithm: str, storage: Factory[Storage]) -> str:
+    return (
+        f"{algorithm} learns from sequences, but {storage.name} makes batches of single transitions; give it "
+        f"sequences=Sequences(length=...) or sequences=Episodes()"
+    )
 
 
 def _mismatch_of_whole_episodes(algorithm: str, storage: Factory[Storage], sequences: Any) -> str | None:

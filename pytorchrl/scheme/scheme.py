@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from pytorchrl.agent.device import check_default_dtype, find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.agent.global_generators import seeded, seeding_processes
+from pytorchrl.agent.other_names import SCHEME_METHODS, SCHEME_NAMES
+from pytorchrl.agent.other_names.calls import answering_calls
 from pytorchrl.scheme.collector import Collecting, Collector, Episode
 from pytorchrl.scheme.compatibility import (
     CompositionError,
@@ -41,16 +43,18 @@ from pytorchrl.scheme.seeds import (
 from pytorchrl.scheme.sources import count_data, sources_of, state_of_source
 from pytorchrl.scheme.stored_rewards import RewardNormalization
 from pytorchrl.scheme.waiting import collected_since, explain_wait
+from pytorchrl.scheme.wrong_calls import answer_call
 from storages.closing import Closing, close_all
 from storages.component.annotations import conform_named
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count, CountOrZero
+from storages.component.other_names import Answering, answer_missing
 from storages.core.sampling.rate_limiter import RateLimiter, RateLimitError
 from storages.off_policy.mixed_storage import MixedSource
 from storages.storage import Storage
 
 
-class Scheme(Closing):
+class Scheme(Answering, Closing):
     """An algorithm, an actor, storages and environments, built from their factories in one process.
 
     Args:
@@ -79,9 +83,15 @@ class Scheme(Closing):
         UnsupportedSpaceError: the algorithm cannot act in the environments.
     """
 
+    other_names, other_methods = SCHEME_NAMES, SCHEME_METHODS
+
     envs: VecEnv | None = None
     """The training environments; None where it collects nothing."""
 
+    if not TYPE_CHECKING:  # for which each name would exist
+        __getattr__ = answer_missing
+
+    @answering_calls(answer_call)
     def __init__(
         self,
         algo_factory: Factory[Algorithm],

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, da
 
 from storages.component.annotations import conform_named
 from storages.component.declared import declarations_of, defaults_of, hyper_parameters_of, parameter
-from storages.component.other_names import OtherNames, refuse_attribute, unknown_hyper_parameter
+from storages.component.other_names import Answering, OtherNames, refuse_attribute, unknown_hyper_parameter
 from storages.component.own_init import context_by_name
 from storages.component.setting import Configured, text_of
 
@@ -30,7 +30,7 @@ P = ParamSpec("P")
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter,))
-class Component:
+class Component(Answering):
     """Base class of composable parts, whose hyper-parameters are bound by a factory.
 
     A hyper-parameter is an annotated attribute with a default, ``lr: NonNegativeOrSchedule = 1e-3``, or declared by
@@ -47,9 +47,10 @@ class Component:
     """Parameters of ``__init__`` that the caller of the factory supplies, in order; they are not hyper-parameters."""
     other_names: ClassVar[OtherNames] = {}
     """Names of hyper-parameters in other libraries, for hints in the error about an unknown name."""
-    other_methods: ClassVar[Mapping[str, str]] = {}
-    """What to write instead of methods that other libraries have in place of this class or of its factory; at
-    "create_factory", instead of positional arguments."""
+    role: ClassVar[str] = ""
+    """The argument of a scheme that takes a factory of the class, for messages."""
+    example: ClassVar[str] = ""
+    """Arguments of ``create_factory``, as code, for messages."""
     takes_hyper_parameters: ClassVar[bool] = False
     """Whether ``__init__`` takes hyper-parameters after the context."""
 
@@ -62,6 +63,11 @@ class Component:
             ValueError: a value is of a wrong type or outside its range.
         """
         return make_factory(cls, args, kwargs)  # type: ignore[arg-type]
+
+    @classmethod
+    def usage(cls) -> str:
+        """Return how the part is given to a run, as the end of a message about a call that does not fit."""
+        return f"; a scheme takes its factory: {cls.role}={factory_call(cls)}" if cls.role else ""
 
     @classmethod
     def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
@@ -138,8 +144,17 @@ class Factory(Configured, Generic[T_co]):
 
         def __getattr__(self, name):
             # Copies and unpickled factories have no class at first.
-            cls = None if name.startswith("_") else self._cls
-            return refuse_attribute(self, "Factory", name, getattr(cls, "other_methods", {}))
+            return refuse_attribute(self, "Factory", name, {} if name.startswith("_") else self._answers(name))
+
+    def _answers(self, name: str) -> Mapping[str, str]:
+        """Return what to write instead of an attribute that the factory lacks, where that is known."""
+        cls: Any = self._cls
+        if name in (answers := getattr(cls, "other_methods", {})):
+            return answers
+        if name in self._hyper_parameters:
+            return {name: f"factory.hyper_parameters[{name!r}] is its value"}
+        has = f"objects of {cls.__name__} have it, which the factory makes: factory({', '.join(cls.context)})"
+        return {name: has} if hasattr(cls, name) else {}
 
     @property
     def cls(self) -> type[T_co]:
@@ -169,6 +184,11 @@ class Factory(Configured, Generic[T_co]):
         return f"{self.name}.create_factory({arguments})"
 
 
+def factory_call(cls: type[Component]) -> str:
+    """Return a call of ``create_factory`` as code, for messages."""
+    return f"{cls.__name__}.create_factory({cls.example})"
+
+
 def make_factory(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Factory[Any]:
     """Return ``cls.create_factory(*args, **kwargs)``, for a class that is known only at run time."""
     declared = hyper_parameters_of(cls)
@@ -179,7 +199,7 @@ def make_factory(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any
         given = Signature(list(declared.values())).bind(*args, **kwargs).arguments
     except TypeError as error:
         shown = (n if p.default is p.empty else f"{n}={text_of(p.default)}" for n, p in declared.items())
-        hint = f"; {cls.other_methods['create_factory']}" if args and "create_factory" in cls.other_methods else ""
+        hint = cls.usage() if args else ""
         raise TypeError(f"{cls.__name__}: {error}{hint}; it takes {cls.__name__}({', '.join(shown)})") from None
     cls.check_arguments(given)
     values = _conformed(cls, declared, given)
@@ -207,15 +227,20 @@ def _bind_directly(made: StandaloneComponent, args: tuple[Any, ...], kwargs: Map
     order = [*context, first, *others]
     if first.default is Parameter.empty and args and (args[0] is None or isinstance(args[0], Number)):
         order = [first, *context, *others]
+    known_names = {one.name: one for one in order}
+    for name in kwargs:
+        if name not in known_names:
+            raise TypeError(unknown_hyper_parameter(cls, name, known_names))
     try:
         given = Signature(order).bind_partial(*args, **kwargs).arguments
     except TypeError as error:
-        raise TypeError(f"{cls.__name__}: {error}") from None
+        raise TypeError(f"{cls.__name__}: {error}{cls.usage()}") from None
     for one in order:
         if one.default is Parameter.empty and one.name not in given and (one in context or one.name not in present):
-            raise TypeError(f"{cls.__name__}: missing a required argument: {one.name!r}")
+            raise TypeError(f"{cls.__name__}: missing a required argument: {one.name!r}{cls.usage()}")
     unset = {name: one for name, one in fields.items() if name in given or name not in present}
     if unset:
+        cls.check_arguments(given)
         present.update(_conformed(cls, unset, given))
         known = defaults_of(cls) | present
         if hyper_parameters_of(cls).keys() <= known.keys():

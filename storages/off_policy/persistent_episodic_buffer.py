@@ -73,6 +73,7 @@ class PersistentEpisodicBuffer(PERBuffer):
 
     unchangeable = frozenset({"size_bytes", "memory_bytes", "read_only", "ancestor", "prioritization"})
     stores_slices_whole = False
+    example = 'size=100_000, directory="episodes"'
     holds_only_whole_episodes = True
 
     def make_log(self, envs: Environments | None) -> StorageLog:

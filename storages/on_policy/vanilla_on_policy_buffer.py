@@ -71,6 +71,7 @@ class VanillaOnPolicyBuffer(Storage):
     cut_episodes: Literal["bootstrap", "drop"] = "bootstrap"
 
     on_policy = True
+    example = "size=128"
     storage_tensors = (
         *(OBS, RHS, DONE, ACT, REW, IREW, REWC, OBS2, RHS2, DONE2, TRUNC2, SKIPPED, ACTPROBS),
         *(VAL, IVAL, LOGP, RET, IRET, ADV, IADV),

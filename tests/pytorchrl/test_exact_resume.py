@@ -45,7 +45,7 @@ def off_policy(
     )
 
 
-ACTOR = ("memory", "noisy", "dueling", "normalize_observations")
+ACTOR = ("memory", "noisy", "dueling", "normalize_observations", "body", "per_network")
 ENVS = ("env_kwargs", "wrappers", "mode", "replay_on_resume")
 EVALUATED = {"test_every": 70, "num_test_episodes": 2}
 
@@ -191,6 +191,14 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "SAC": sac(1),
     "SAC in 4 environments": sac(4),
     "SAC with a memory": sac(2, "gru"),
+    "SAC of residual networks with weight decay": off_policy(
+        prl.SAC,
+        env="Pendulum-v1",
+        body="simba",
+        normalize_observations=True,
+        per_network={"critics": {"body": "bronet", "hidden_sizes": (6, 6)}},
+        optimizer=prl.AdamW(weight_decay=0.1),
+    ),
     "QR-DQN with priorities and n steps": qrdqn(),
     "QR-DQN with a memory": qrdqn(memory="gru"),
     "Rainbow": off_policy(
@@ -235,6 +243,14 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "n-step Q-learning": nstep_q_learning(),
     "n-step Q-learning with a memory": nstep_q_learning(memory="lstm"),
     "TD3 with priorities and n steps": td3(2),
+    "MRQ of sequences, stopped between phases of its encoders": off_policy(
+        prl.MRQ,
+        prl.PERBuffer.create_factory(size=60, alpha=0.4, sequences=prl.Sequences(5)),
+        "Pendulum-v1",
+        target_update_interval=4,
+        action_features=4,
+        num_bins=9,
+    ),
     "TD3 with a memory, stopped in the middle of its delay": td3(4, memory="lstm"),
     "NAF with priorities and n steps": naf(),
     "NAF with a memory": naf(memory="gru"),

@@ -13,6 +13,7 @@ import pytest
 
 import pytorchrl as prl
 import storages
+from docs.generated_parts import exported
 from pytorchrl.agent import algorithms
 from pytorchrl.commands.table import COMMANDS, DATA_COMMANDS
 from tests.support.compositions import dqn_scheme
@@ -70,6 +71,20 @@ def test_every_exported_name_can_be_read_and_is_listed(package: Any) -> None:
 def test_modules_of_the_toolkit_are_attributes_without_an_import_of_their_own(tmp_path: Path) -> None:
     code = "import pytorchrl, storages; assert pytorchrl.learner.Learner and storages.storage.Storage"
     assert loaded_by(code, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from pytorchrl.experiments.runs.composition import class_named; [class_named(name) for name in {names}]",
+        "from pytorchrl.commands.composition.parts import names_of; assert names_of(pytorchrl.Algorithm) == {names}",
+        "pytorchrl.compose('DDPG', 'Pendulum-v1')",
+    ],
+    ids=["class_named", "names_of", "compose"],
+)
+def test_algorithms_are_found_by_name_before_their_modules_are_imported(code: str, tmp_path: Path) -> None:
+    assert loaded_by(f"import pytorchrl; {code.format(names=sorted(exported(prl.Algorithm)))}", tmp_path)
 
 
 def test_a_name_that_is_nowhere_is_refused_with_the_nearest_one() -> None:

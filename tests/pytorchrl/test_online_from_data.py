@@ -147,7 +147,7 @@ def test_a_run_whose_actions_had_other_bounds_is_refused_and_both_are_named(offl
 
 
 @pytest.mark.quick_share(0.4)
-@pytest.mark.parametrize("name", ["IQL", "XQL", "CQL", "AWAC", "TD3"])
+@pytest.mark.parametrize("name", ["IQL", "XQL", "CQL", "AWAC", "TD3", "ReBRAC", "FQL"])
 def test_algorithms_that_have_learnt_from_data_continue_with_collected_experience(
     name: str, data: Path, tmp_path: Path
 ) -> None:

@@ -11,7 +11,20 @@ from numpy.typing import NDArray
 import pytorchrl as prl
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.explorers import Exploration
-from storages.transition import ACT, DISCOUNT, DONE, DONE2, INDICES, OBS, OBS2, REW, TRUNC2, WEIGHTS
+from storages.transition import (
+    ACT,
+    ACT2,
+    DISCOUNT,
+    DONE,
+    DONE2,
+    INDICES,
+    OBS,
+    OBS2,
+    REW,
+    TAKEN2,
+    TRUNC2,
+    WEIGHTS,
+)
 
 OBSERVATION_SIZE = 3
 MORE_THAN_PLAIN: list[dict[str, Any]] = [
@@ -55,6 +68,14 @@ def n_step_batch(action: NDArray[Any], seed: int = 0) -> dict[str, torch.Tensor]
     steps = torch.tensor([[1.0], [3], [2], [3], [1], [2]])[: len(action)]
     batch[DISCOUNT] = 0.9**steps * (1 - batch[DONE2])
     return batch
+
+
+def with_next_actions(batch: dict[str, torch.Tensor], seed: int = 0) -> dict[str, torch.Tensor]:
+    """A batch with next actions, unknown where the episode terminated and in the last row, the newest step."""
+    taken = 1 - batch[DONE2]
+    taken[-1] = 0
+    order = torch.randperm(len(taken), generator=torch.Generator().manual_seed(seed))
+    return batch | {ACT2: torch.where(taken > 0, batch[ACT][order], batch[ACT]), TAKEN2: taken}
 
 
 def linear_values(cls: Any, num_actions: int = 3, actor: Any = None, **hyper_parameters: Any) -> Any:

@@ -1,5 +1,6 @@
 """Algorithms that propose actions similar to the data, with networks of one layer, and their update in numpy."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,13 @@ SCALED = np.stack([STORED[:, 0] / 2, STORED[:, 1] / 2.5 - 1], axis=1).astype(np.
 ROWS, LATENT = 6, 4
 
 
-def linear_learner(cls: Any, **hyper_parameters: Any) -> Any:
-    """An algorithm whose networks and target networks are different single layers."""
+def linear_learner(cls: Any, actor: Mapping[str, Any] | None = None, **hyper_parameters: Any) -> Any:
+    """An algorithm whose networks and target networks are different single layers, unless the actor has others."""
     envs = envs_with(BOX)
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
-    algorithm = cls.create_factory(**hyper_parameters)("cpu", actor, envs)
+    body = prl.OffPolicyActor.create_factory(**{"hidden_sizes": (), **(actor or {})})("cpu", envs)
+    algorithm = cls.create_factory(**hyper_parameters)("cpu", body, envs)
     targets = [target.network for target in algorithm.training.targets.values()]
-    for number, network in enumerate((actor, *reversed(targets))):
+    for number, network in enumerate((body, *reversed(targets))):
         perturb(network, number, 0.5)
     return algorithm
 

@@ -4,19 +4,20 @@ import keyword
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.action_mask import ActionMask
-from pytorchrl.agent.actors.bodies import Body, RecurrentBody, flat
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody, VectorBody, flat
+from pytorchrl.agent.actors.body_kinds import BodyKind, check_bodies, make_hidden_layers
 from pytorchrl.agent.actors.codec import ActionCodec
-from pytorchrl.agent.actors.encoders import ExtractorKind, described, named
+from pytorchrl.agent.actors.encoders import ExtractorKind, described, named, output_size_of
 from pytorchrl.agent.actors.float32_conversion import Float32Conversion
 from pytorchrl.agent.actors.layers.linear_layers import Initialisation, NoisyLinear, linear_layer
-from pytorchrl.agent.actors.layers.mlp import MLP, Activation, Layers
+from pytorchrl.agent.actors.layers.mlp import Activation, Layers
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.network import Ensemble, Network
 from pytorchrl.agent.actors.per_network import (
@@ -31,9 +32,11 @@ from pytorchrl.agent.actors.user_layers import drawing_from, in_evaluation, user
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, SequenceSteps
 from pytorchrl.agent.device import check_default_dtype, find_device, make_generator
 from pytorchrl.agent.global_generators import global_generator
-from pytorchrl.agent.other_names import ACTOR_NAMES
+from pytorchrl.agent.other_names import ACTOR_METHODS, ACTOR_NAMES
+from pytorchrl.agent.other_names.calls import answering_calls
 from storages.component.factory import Component
 from storages.component.hyper_parameters import Count, CountOrZero, HalfOpenUnitInterval, Positive
+from storages.component.other_names import answer_missing
 from storages.transition import ACT, DONE, OBS, RHS, Batch
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
@@ -58,13 +61,23 @@ class Head(Protocol):
         """Return the module from features (N, features) to the output."""
 
 
+def answer_call(cls: type[Component], wrong: str, *_: object) -> str:
+    """Return the message about a call of an actor's class without its device and environments."""
+    return f"{wrong}{cls.usage()}"
+
+
 class Actor(Component, nn.Module):
     """The networks of an agent, which the algorithm makes as it needs them.
 
     Args:
-        hidden_sizes: units of the fully connected layers after the feature extractor.
-        activation: activation function after each layer.
-        initialisation: of the body's weights, "orthogonal" or torch's "uniform".
+        hidden_sizes: units of the fully connected layers after the feature extractor, or features of each residual
+            block, which are equal.
+        body: hidden layers of these sizes: "mlp", fully connected ones; "simba" (Lee et al., arXiv 2410.09754) or
+            "bronet" (Nauman et al., arXiv 2405.16158), residual networks with layer normalisation, ReLU and initial
+            weights of their own; or a class or function of (input_size, hidden_sizes) that makes a module from
+            (B, input_size) to (B, n).
+        activation: activation function after each layer of "mlp".
+        initialisation: of weights of feature extractor and "mlp", "orthogonal" or torch's "uniform".
         shared_body: let networks of observations alone, such as policy and value function, share all but their heads.
         memory: recurrent layer after the body: "gru", "lstm", a class or function of (input_size, size) that makes a
             module with the interface of ``torch.nn.GRUCell`` or ``torch.nn.GRU``, or a sequence of these, one for each
@@ -109,9 +122,11 @@ class Actor(Component, nn.Module):
     """
 
     context = ("device", "envs")
-    other_names = ACTOR_NAMES
+    other_names, other_methods = ACTOR_NAMES, ACTOR_METHODS
+    role, example = "actor_factory", "hidden_sizes=(256, 256)"
 
     hidden_sizes: Sequence[Count] = (256, 256)
+    body: BodyKind = "mlp"
     activation: Activation = "relu"
     initialisation: Initialisation = "uniform"
     shared_body: bool = False
@@ -132,14 +147,31 @@ class Actor(Component, nn.Module):
     per_network: Mapping[str, Mapping[str, Any]] | None = None
     action_mask: str | None = None
 
+    if not TYPE_CHECKING:  # for which each name would exist
+
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                if name not in self.other_methods:
+                    raise
+            return answer_missing(self, name)
+
+    @classmethod
+    def usage(cls) -> str:
+        """Return how it is given to a run, as the end of a message about arguments that do not fit."""
+        return f"{super().usage()}, with hyper-parameters by name; the environments have the spaces"
+
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Check the memory, and the settings of single networks."""
+        """Check hidden layers and memory, and the settings of single networks."""
         super().check_hyper_parameters(hyper_parameters)
         per_network, shared_body = hyper_parameters["per_network"], hyper_parameters["shared_body"]
         check_per_network(per_network or {}, cls, shared_body)
+        check_bodies(cls.__name__, hyper_parameters, cls.activation)
         check_memories(cls.__name__, hyper_parameters)
 
+    @answering_calls(answer_call, by_name=False)
     def __init__(self, device: torch.device | str, envs: Spaces) -> None:
         super().__init__()
         check_late_action(self)
@@ -182,6 +214,7 @@ class Actor(Component, nn.Module):
         acts: bool = False,
         codec: ActionCodec | None = None,
         beside: int = 0,
+        vectors: int = 0,
         layers: Layers | None = None,
     ) -> Network:
         """Make and register a network.
@@ -192,13 +225,15 @@ class Actor(Component, nn.Module):
             acts: whether it acts in the environments; its recurrent state is then stored with transitions.
             codec: of the actions that the network takes in addition to observations; None takes only observations.
             beside: size of a vector that it takes in addition to observations, instead of an action.
+            vectors: size of vectors, such as latent states, that it takes in place of observations:
+                ``network(Observations(latents), action)``; it has no memory. 0 for observations.
             layers: settings of its hidden layers that override those of the user.
 
         Raises:
             ValueError: a network of this name exists already.
         """
         with settings_of_network(self, name):
-            return self._named(name, self._network(head, acts, codec, beside, layers))
+            return self._named(name, self._network(head, acts, codec, beside, vectors, layers))
 
     def make_ensemble(
         self,
@@ -209,11 +244,12 @@ class Actor(Component, nn.Module):
         acts: bool = False,
         codec: ActionCodec | None = None,
         beside: int = 0,
+        vectors: int = 0,
         layers: Layers | None = None,
     ) -> Ensemble:
         """Make and register an ensemble of ``count`` networks; other arguments as of :meth:`make`."""
         with settings_of_network(self, name):
-            networks = [self._network(head, acts, codec, beside, layers) for _ in range(count)]
+            networks = [self._network(head, acts, codec, beside, vectors, layers) for _ in range(count)]
         return self._named(name, Ensemble(networks))
 
     def make_of_pairs(self, name: str, head: Head) -> Network:
@@ -233,7 +269,7 @@ class Actor(Component, nn.Module):
             body = self._body(()) if self.memory is None else self._recurrent_body(None)
             sizes = self.hidden_sizes if self.memory is None else (body.output_size,)
             joint = self.hidden_layers(2 * body.output_size, sizes)
-            return self._named(name, Network(body, head.build(joint.output_size, self), joint))
+            return self._named(name, Network(body, head.build(output_size_of(joint), self), joint))
 
     def make_apart(self, name: str, head: Head, normalization: ObservationNormalization) -> Network:
         """Make and register a plain network: without memory, noise, dropout or normalising layers.
@@ -309,27 +345,37 @@ class Actor(Component, nn.Module):
         return network.to(self.device)
 
     def _network(
-        self, head: Head, acts: bool, codec: ActionCodec | None, beside: int, layers: Layers | None
+        self, head: Head, acts: bool, codec: ActionCodec | None, beside: int, vectors: int, layers: Layers | None
     ) -> Network:
         size = beside if codec is None else codec.size
         body: AnyBody
         if not size:
-            body = self._body_of_observations(acts, layers)
+            body = (
+                VectorBody(self.hidden_layers(vectors, self.hidden_sizes, layers))
+                if vectors
+                else self._body_of_observations(acts, layers)
+            )
             built = head.build(body.output_size, self)
-            return Network(body, built, action_mask=self.mask)
+            return Network(body, built, action_mask=None if vectors else self.mask)
         # A network may have settings of its own.
         check_late_action(self)
         before, behind = self.hidden_sizes[: self.late_action], self.hidden_sizes[self.late_action :]
         # Without hidden layers before the action, the overrides apply only to those after it.
-        body = self._body(before, layers if before else None) if self.memory is None else self._recurrent_body(layers)
+        first_layers = layers if before else None
+        if vectors:
+            body = VectorBody(self.hidden_layers(vectors, before, first_layers))
+        elif self.memory is None:
+            body = self._body(before, first_layers)
+        else:
+            body = self._recurrent_body(layers)
         if acts:
             self._store_state_of(body)
         # All hidden layers come before a memory; one more combines its output with the action.
-        sizes = behind if self.memory is None else (body.output_size,)
+        sizes = behind if self.memory is None or vectors else (body.output_size,)
         if before:
             layers = Layers(batch_norm=False) if layers is None else {**layers, "batch_norm": False}
         joint = self.hidden_layers(body.output_size + size, sizes, layers)
-        return Network(body, head.build(joint.output_size, self), joint, codec)
+        return Network(body, head.build(output_size_of(joint), self), joint, codec)
 
     def _body_of_observations(self, acts: bool, layers: Layers | None) -> AnyBody:
         body = self._shared
@@ -357,6 +403,7 @@ class Actor(Component, nn.Module):
             extractor=self.feature_extractor,
             normalization=self.normalization if normalization is None else normalization,
             action_mask=self.mask,
+            kind=self.body,
             **self._layers(layers),
         )
 
@@ -381,9 +428,11 @@ class Actor(Component, nn.Module):
         """Make a fully connected layer of a head, noisy where the user wants it."""
         return linear_layer(inputs, outputs, noisy=self.noisy, generator=self.generator, sigma=self.noisy_sigma)
 
-    def hidden_layers(self, inputs: int, sizes: Sequence[int], layers: Layers | None = None) -> MLP:
-        """Make fully connected layers of these sizes, with the body's settings unless ``layers`` overrides them."""
-        return MLP(inputs, sizes, self.activation, self.initialisation, **self._layers(layers))
+    def hidden_layers(self, inputs: int, sizes: Sequence[int], layers: Layers | None = None) -> nn.Module:
+        """Make hidden layers of these sizes, with the body's settings unless ``layers`` overrides them."""
+        return make_hidden_layers(
+            self.body, inputs, sizes, self.activation, self.initialisation, **self._layers(layers)
+        )
 
     def acting(self, *, noisy: bool, noise: torch.Generator | None = None) -> AbstractContextManager[Any]:
         """Return a context in which networks act: inference mode, with users' modules in evaluation mode.

@@ -10,11 +10,11 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import Body, RecurrentBody
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody, VectorBody
 from pytorchrl.agent.actors.unrolling import Unrolling
 from storages.transition import OBS, OBS2
 
-AnyBody: TypeAlias = Body | RecurrentBody
+AnyBody: TypeAlias = Body | RecurrentBody | VectorBody
 
 
 class View(Protocol):
@@ -28,7 +28,7 @@ class View(Protocol):
 
 
 class Observations:
-    """Observations (N, *obs), or a dict of such, for feed-forward bodies.
+    """Observations (N, *obs), or a dict of such, for feed-forward bodies; or vectors (N, size) for a `VectorBody`.
 
     Args:
         obs: as bodies take them that do not normalise.

@@ -9,6 +9,7 @@ from pytorchrl.agent.algorithms.actor_critic.mmesac import DEMMESAC as DEMMESAC
 from pytorchrl.agent.algorithms.actor_critic.mmesac import MMESAC as MMESAC
 from pytorchrl.agent.algorithms.actor_critic.mpo import MPO as MPO
 from pytorchrl.agent.algorithms.actor_critic.mpo_discrete import MPODiscrete as MPODiscrete
+from pytorchrl.agent.algorithms.actor_critic.mrq import MRQ as MRQ
 from pytorchrl.agent.algorithms.actor_critic.pcl import PCL as PCL
 from pytorchrl.agent.algorithms.actor_critic.pcl import UnifiedPCL as UnifiedPCL
 from pytorchrl.agent.algorithms.actor_critic.quantile_sac import QRSAC as QRSAC
@@ -39,6 +40,7 @@ from pytorchrl.agent.algorithms.model_based.mb_mpc import MBMPC as MBMPC
 from pytorchrl.agent.algorithms.model_based.mb_mpc import PDDM as PDDM
 from pytorchrl.agent.algorithms.model_based.mb_mpc import PETS as PETS
 from pytorchrl.agent.algorithms.model_based.mbpo import MBPO as MBPO
+from pytorchrl.agent.algorithms.model_based.td_mpc2 import TDMPC2 as TDMPC2
 from pytorchrl.agent.algorithms.needs import Needs as Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm as OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.awac import AWAC as AWAC
@@ -51,8 +53,10 @@ from pytorchrl.agent.algorithms.offline.decision_transformer import DecisionTran
 from pytorchrl.agent.algorithms.offline.discrete_offline import DiscreteBCQ as DiscreteBCQ
 from pytorchrl.agent.algorithms.offline.discrete_offline import DiscreteCQL as DiscreteCQL
 from pytorchrl.agent.algorithms.offline.edac import EDAC as EDAC
+from pytorchrl.agent.algorithms.offline.fql import FQL as FQL
 from pytorchrl.agent.algorithms.offline.iql import IQL as IQL
 from pytorchrl.agent.algorithms.offline.iql import XQL as XQL
+from pytorchrl.agent.algorithms.offline.rebrac import ReBRAC as ReBRAC
 from pytorchrl.agent.algorithms.offline.td3_bc import TD3BC as TD3BC
 from pytorchrl.agent.algorithms.on_policy import PolicyGradient as PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C as A2C

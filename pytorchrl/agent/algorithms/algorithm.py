@@ -18,7 +18,7 @@ from pytorchrl.agent.algorithms.checks import SCALED, ActionKind
 from pytorchrl.agent.algorithms.compiling import NO_LOSSES, check_compiles, compute, not_compiled
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.parameter_group import ParameterGroup, named_parameters_of
-from pytorchrl.agent.algorithms.refusals import missing_method, new_of_parts, refuse_unused_overrides
+from pytorchrl.agent.algorithms.refusals import ROLE, answer_call, factory_code, new_of_parts, refuse_unused_overrides
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import TrainingState
@@ -28,8 +28,10 @@ from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Adam, Optimizer
 from pytorchrl.agent.other_names import ALGORITHM_METHODS, ALGORITHM_NAMES
+from pytorchrl.agent.other_names.calls import answering_calls, environment_for
 from storages.component.changeable import Changeable
 from storages.component.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
+from storages.component.other_names import answer_missing
 from storages.component.schedule import Schedule, value_at
 from storages.storage import Storage
 from storages.transition import Batch
@@ -58,7 +60,7 @@ class Algorithm(Changeable, ABC):
     """
 
     context = ("device", "actor", "envs")
-    other_names, other_methods = ALGORITHM_NAMES, ALGORITHM_METHODS
+    other_names, other_methods, role = ALGORITHM_NAMES, ALGORITHM_METHODS, ROLE
     unchangeable = frozenset({"optimizer", "optimizers", "compile"})
 
     actions: ClassVar[ActionKind] = "any"
@@ -87,12 +89,13 @@ class Algorithm(Changeable, ABC):
     num_test_episodes: Count = 10
 
     if not TYPE_CHECKING:  # for which each attribute would exist
-        __new__, __getattr__ = new_of_parts, missing_method
+        __new__, __getattr__ = new_of_parts, answer_missing
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         refuse_unused_overrides(cls)
 
+    @answering_calls(answer_call, by_name=False)
     def __init__(self, device: torch.device | str, actor: Actor, envs: VecEnv) -> None:
         self.check_spaces(envs)
         check_compiles(self)
@@ -113,6 +116,18 @@ class Algorithm(Changeable, ABC):
         """When update phases are due while collecting."""
         self._follow_schedules()
         self.seed(np.random.SeedSequence())
+
+    @classmethod
+    def usage(cls) -> str:
+        """Return how it is given to a run, as the end of a message about arguments that do not fit."""
+        composed = f'prl.compose({factory_code(cls)}, "{environment_for(cls.actions)}")'
+        return f"; networks and environments are other parts of a run, such as {composed}"
+
+    @classmethod
+    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
+        """Refuse optimisers of torch in place of settings."""
+        super().check_arguments(arguments)
+        checks.refuse_other_optimizer(arguments.get("optimizer"), cls.__name__)
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -174,6 +189,7 @@ class Algorithm(Changeable, ABC):
         max_grad_norm: str | None = "max_grad_norm",
         optimizer: Optimizer | None = None,
         by_loss: bool = False,
+        shares: Mapping[nn.Module, str] | None = None,
     ) -> ParameterGroup:
         """Register networks made by the actor, which are trained together by one optimiser.
 
@@ -184,6 +200,8 @@ class Algorithm(Changeable, ABC):
             max_grad_norm: name of the hyper-parameter for the norm that gradients are clipped to; None does not clip.
             optimizer: None takes the hyper-parameter ``optimizer``.
             by_loss: whether all steps are taken by ``stepper.minimise``, which every optimiser supports.
+            shares: names of hyper-parameters for some of the networks: the share of the group's steps that they take,
+                as by a learning rate that is smaller by this factor.
 
         Raises:
             ValueError: the optimiser evaluates its loss several times per step, and ``by_loss`` is False.
@@ -192,7 +210,8 @@ class Algorithm(Changeable, ABC):
         if not by_loss:
             optimizer.check_takes_gradients(name, type(self).__name__)
         parameters = named_parameters_of(networks)
-        return self.training.add_group(ParameterGroup(name, parameters, optimizer, lr, max_grad_norm))
+        shared = {each: share for network, share in (shares or {}).items() for each in network.parameters()}
+        return self.training.add_group(ParameterGroup(name, parameters, optimizer, lr, max_grad_norm, shared))
 
     def variable(self, name: str, initial: float, lr: str, optimizer: Optimizer | None = None) -> ParameterGroup:
         """Register a trainable scalar (1,), such as a temperature, available as ``training.variables[name]``."""

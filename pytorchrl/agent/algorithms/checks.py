@@ -30,7 +30,7 @@ def check_training(training: TrainingState, algorithm: object, actor: nn.Module)
     owner, names = type(algorithm).__name__, {name for target in training.targets.values() for name in target.names}
     saved = {id(parameter) for parameter in (*actor.parameters(), *training.variables.values())}
     for group in training.groups.values():
-        names |= {group.lr_name, group.max_grad_norm_name}
+        names |= {group.lr_name, group.max_grad_norm_name, *group.shares.values()}
         if any(id(parameter) not in saved for parameter in group.parameters.values()):
             raise ValueError(
                 f"{owner}: the networks trained as {group.name!r} are not among the actor's, so that checkpoints "
@@ -52,6 +52,19 @@ def check_training(training: TrainingState, algorithm: object, actor: nn.Module)
     if not clips and (norm := getattr(algorithm, "max_grad_norm", None)) is not None:
         raise ValueError(
             f"{owner} takes no step whose gradients could be clipped, got max_grad_norm={norm}; leave it None"
+        )
+
+
+def refuse_other_optimizer(optimizer: Any, owner: str) -> None:
+    """Check that a value of ``optimizer``, if there is one, is an optimiser's setting.
+
+    Raises:
+        ValueError: the message names the value and such a setting.
+    """
+    if optimizer is not None and not isinstance(optimizer, Optimizer):
+        raise ValueError(
+            f'{owner}: optimizer must be an Optimizer, such as prl.Adam(), or prl.TorchOptimizer("Adagrad") for one '
+            f"of torch, got {optimizer!r}"
         )
 
 

@@ -4,13 +4,17 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+import gymnasium as gym
 import torch
 from torch import nn
 
-from storages.component.other_names import refuse_attribute
+from pytorchrl.agent.other_names.calls import environment_for, environment_of, training_code
+from storages.component.declared import hyper_parameters_of
+from storages.component.factory import Factory
 
 T = TypeVar("T")
-_DISCRETE_OR_ANY = ("discrete", "any")
+ROLE = "algo_factory"
+"""The argument of a scheme that takes an algorithm's factory."""
 
 
 def new_of_parts(cls: type[T], *args: Any, **kwargs: Any) -> T:
@@ -21,7 +25,7 @@ def new_of_parts(cls: type[T], *args: Any, **kwargs: Any) -> T:
     """
     # Factories, copies and unpickled objects make it without arguments.
     if (args or kwargs) and not _is_made_of_parts(cls, args, kwargs):
-        raise TypeError(_answer(cls, args, kwargs))
+        raise TypeError(answer_call(cls, "", args, kwargs))
     return object.__new__(cls)
 
 
@@ -47,32 +51,53 @@ def _is_device(value: Any) -> bool:
         return False
 
 
-def _answer(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    name, env = cls.__name__, _id_of_env(args[1] if len(args) > 1 else kwargs.get("env"))
-    if env is None:
-        env = "CartPole-v1" if cls.actions in _DISCRETE_OR_ANY else "Pendulum-v1"
+def answer_call(cls: type[Any], wrong: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return the message about a call of an algorithm's class without its parts: what to write instead."""
+    name, given = cls.__name__, environment_of(args, kwargs)
+    unfit = next((why for one in (*args, *kwargs.values()) if (why := _why_it_does_not_act_in(cls, one))), "")
+    env = environment_for(cls.actions) if given is None or unfit else given
     of_networks = any(isinstance(one, (nn.Module, nn.ModuleDict, dict)) for one in (*args, *kwargs.values()))
-    networks = "; the actor makes the networks: hidden_sizes, or a feature_extractor of your own" if of_networks else ""
+    own = "; the actor makes the networks: hidden_sizes, or a feature_extractor or body of your own"
+    networks = own if of_networks else ""
     return (
-        f"{name} is not called: its factory is one of four parts of a scheme, which a learner trains: "
-        f'prl.Learner(prl.compose("{name}", "{env}"), target_steps=100_000, log_dir="runs/{name.lower()}").run(); '
-        f"hyper-parameters are those of prl.{name}.create_factory{networks}"
+        f"{name} is not called: a learner trains it: {training_code(name, env)}; with hyper-parameters, "
+        f'prl.compose({factory_code(cls)}, "{env}"){networks}{unfit}'
     )
 
 
-def _id_of_env(env: Any) -> str | None:
-    """The id of an environment of gymnasium, or itself."""
-    spec = getattr(env, "spec", None)
-    return env if isinstance(env, str) else None if spec is None else str(spec.id)
+def _why_it_does_not_act_in(cls: type[Any], env: Any) -> str:
+    """Return why an algorithm does not act in an environment, as the end of a message; empty for all else."""
+    if not isinstance(env, gym.Env):
+        return ""
+    try:
+        cls.check_spaces(env)
+    except ValueError as error:
+        return f"; {error}"
+    return ""
 
 
-def missing_method(algorithm: Any, name: str) -> Any:
-    """Refuse an attribute that there is not; the ``__getattr__`` of algorithms.
+def algorithm_of(given: Any) -> type[Any] | None:
+    """Return the class of an algorithm that is given by its name, class, factory or object; None for all else."""
+    if isinstance(given, str):
+        return algorithm_named(given)
+    cls = given.cls if isinstance(given, Factory) else given if isinstance(given, type) else type(given)
+    return cls if getattr(cls, "role", "") == ROLE else None
 
-    Raises:
-        AttributeError: always; the text says what to write instead of a method of another library.
-    """
-    return refuse_attribute(algorithm, type(algorithm).__name__, name, algorithm.other_methods)
+
+def algorithm_named(name: str) -> type[Any] | None:
+    """Return an algorithm of the toolkit by the name of its class; None where there is none."""
+    # The package, whose modules import this one.
+    from pytorchrl.agent import algorithms
+
+    found = getattr(algorithms, name, None)
+    return algorithm_of(found) if isinstance(found, type) else None
+
+
+def factory_code(cls: type[Any]) -> str:
+    """Return the code of a factory of an algorithm."""
+    package = "prl." if cls.__module__.startswith("pytorchrl.") else ""
+    example = "gamma=0.99" if "gamma" in hyper_parameters_of(cls) else ""
+    return f"{package}{cls.__name__}.create_factory({example})"
 
 
 def refuse_unused_overrides(cls: Any) -> None:

@@ -45,6 +45,27 @@ def refuse_vector(env: Any, name: str) -> None:
         )
 
 
+def refuse_instance(env: Any, name: str) -> None:
+    """Refuse an environment in place of its id, its class or a function that makes one.
+
+    Args:
+        env: the argument.
+        name: of the class that takes it.
+
+    Raises:
+        ValueError: the text says what to write.
+    """
+    if not isinstance(env, gym.Env):
+        return
+    inner = type(env.unwrapped).__name__
+    way_out = f"pass the class, {inner}, and its arguments as env_kwargs, or a function that makes one"
+    if env.spec is not None:
+        way_out = f"give its id, {env.spec.id!r}, or a function that makes one"
+    raise ValueError(
+        f"{name}: env is an instance, {env}; each copy has to be a new one: {way_out}, lambda: {inner}(...)"
+    )
+
+
 def _is_made_vector(env: Any) -> bool:
     """Whether it is a vector environment of gymnasium, stable-baselines3, Tianshou or their like."""
     if isinstance(env, type | str | gym.Env):
@@ -70,7 +91,8 @@ def check_made(env: Any, origin: str) -> None:
     if not isinstance(env, gym.Env):
         raise InvalidEnvironmentError(
             f"VecEnv: {origin} made {_shown(env)}, which is no gymnasium.Env; derive it from gymnasium.Env, return it "
-            f"from the callable, or wrap an environment of the older gym by the package shimmy"
+            f"from the callable, or wrap an environment of the older gym by the package shimmy; a program that calls "
+            f"the policy itself needs no environment: prl.Agent"
         )
     layer: Any = env
     while True:

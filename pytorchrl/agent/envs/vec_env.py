@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.checks import refuse_vector
+from pytorchrl.agent.envs.checks import refuse_instance, refuse_vector
 from pytorchrl.agent.envs.copies.copies import MOST_FRAMES, Copies
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.copies.histories import check_histories
@@ -26,10 +26,12 @@ from pytorchrl.agent.envs.native.native_making import (
 )
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
+from pytorchrl.agent.other_names import ENVIRONMENT_NAMES, VEC_ENV_METHODS
 from storages.closing import Closing
 from storages.component.declared import parameter
 from storages.component.factory import Factory, StandaloneComponent, make_factory
 from storages.component.hyper_parameters import Count
+from storages.component.other_names import answer_missing
 
 USUAL_INFOS = "is_success", "success", "score"
 """Infos of an episode's last step that are logged where an environment reports them."""
@@ -89,6 +91,9 @@ class VecEnv(StandaloneComponent, Closing):
             have the same name.
     """
 
+    other_names, other_methods = ENVIRONMENT_NAMES, VEC_ENV_METHODS
+    role, example = "train_envs_factory", '"CartPole-v1", num_envs=8'
+
     env: str | Callable[..., gym.Env[Any, Any]] | Callable[..., VectorEnv[Any, Any, Any]] = parameter(kw_only=False)
     num_envs: Count = parameter(default=1, kw_only=False)
     mode: Literal["sync", "async"] = "sync"
@@ -99,6 +104,9 @@ class VecEnv(StandaloneComponent, Closing):
     stacked_frames: int | Mapping[str, int] | None = None
     replay_on_resume: bool = True
     episode_infos: Sequence[str] = USUAL_INFOS
+
+    if not TYPE_CHECKING:  # for which each name would exist
+        __getattr__ = answer_missing
 
     def build(self) -> None:
         """Make the environments; hyper-parameters are set already."""
@@ -140,12 +148,7 @@ class VecEnv(StandaloneComponent, Closing):
         """Refuse an environment in place of a function that makes one."""
         env = arguments.get("env")
         refuse_vector(env, cls.__name__)
-        if isinstance(env, gym.Env):
-            raise ValueError(
-                f"{cls.__name__}: env is an instance, {env}; each copy has to be a new one: pass the class, "
-                f"{type(env).__name__}, and its arguments as env_kwargs, or a function that makes one, "
-                f"lambda: {type(env).__name__}(...)"
-            )
+        refuse_instance(env, cls.__name__)
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:

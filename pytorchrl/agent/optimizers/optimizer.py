@@ -1,9 +1,10 @@
 """The interfaces of optimisers, which are hyper-parameters of algorithms, and of the steppers that they make."""
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from torch import Tensor, nn
 
@@ -68,6 +69,16 @@ class Optimizer(Setting, ABC):
     Raises:
         TypeError: a subclass defines an update rule that its steppers never call; raised when the class is made.
     """
+
+    def __new__(cls, *values: Any, **fields: Any) -> Self:
+        """Refuse a learning rate, which is the algorithm's."""
+        for name in fields.keys() & {"lr", "learning_rate"}:
+            if name not in {field.name for field in dataclasses.fields(cls)}:
+                raise TypeError(
+                    f"{cls.__name__}: {name} is a hyper-parameter of the algorithm, such as "
+                    f"prl.PPO.create_factory(lr=1e-3, optimizer=prl.Adam())"
+                )
+        return super().__new__(cls, *values, **fields)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

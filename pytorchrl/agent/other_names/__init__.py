@@ -1,6 +1,28 @@
-"""Names that other libraries use for the hyper-parameters of algorithms and actors."""
+"""Names that other libraries use for hyper-parameters, arguments and methods."""
 
+from pytorchrl.agent.other_names.arguments import ENVIRONMENT_NAMES, LEARNER_NAMES, SCHEME_NAMES
 from pytorchrl.agent.other_names.hyper_parameters import ACTOR_NAMES, ALGORITHM_NAMES
-from pytorchrl.agent.other_names.of_objects import ALGORITHM_METHODS, LEARNER_METHODS
+from pytorchrl.agent.other_names.of_objects import (
+    ACTOR_METHODS,
+    AGENT_METHODS,
+    ALGORITHM_METHODS,
+    LEARNER_METHODS,
+    POLICY_METHODS,
+    SCHEME_METHODS,
+    VEC_ENV_METHODS,
+)
 
-__all__ = ["ACTOR_NAMES", "ALGORITHM_METHODS", "ALGORITHM_NAMES", "LEARNER_METHODS"]
+__all__ = [
+    "ACTOR_METHODS",
+    "ACTOR_NAMES",
+    "AGENT_METHODS",
+    "ALGORITHM_METHODS",
+    "ALGORITHM_NAMES",
+    "ENVIRONMENT_NAMES",
+    "LEARNER_METHODS",
+    "LEARNER_NAMES",
+    "POLICY_METHODS",
+    "SCHEME_METHODS",
+    "SCHEME_NAMES",
+    "VEC_ENV_METHODS",
+]

@@ -15,7 +15,7 @@ _FACTORIES: OtherNames = {
     **_all("logger track wandb_project_name", 'log_to=("wandb",) of Learner'),
     **_all("total_timesteps timesteps n_timesteps total_steps", "target_steps of Learner"),
     **_all("num_envs n_envs actor_num num_processes training_num num_envs_per_env_runner", "num_envs of VecEnv"),
-    **_all("env_id env_name", "env of VecEnv"),
+    **_all("env_id env_name env environment", "env of VecEnv"),
     **_all("policy_kwargs", "several hyper-parameters of the actor"),
     **_all("capture_video", "no setting: RecordVideos is a callback of Learner"),
     **_all("num_workers num_rollout_workers num_env_runners", "no setting: RayScheme has workers that collect"),
@@ -242,6 +242,10 @@ ALGORITHM_NAMES: OtherNames = {
     **each(
         "alpha", _ALPHA | {"inverse_temperature": "inverse_temperature", "conservative_weight": "conservative_weight"}
     ),
+    **each("actor_beta actor_bc_coef alpha_actor", {"policy_penalty": "policy_penalty"}),
+    **each("critic_beta critic_bc_coef alpha_critic", {"critic_penalty": "critic_penalty"}),
+    **each("normalize_q", {"normalize_q_loss": "normalize_q_loss"}),
+    **each("q_agg", {"value_of_targets": "value_of_targets"}),
     **each("target_kl kl_threshold", _KL_CONSTRAINT | {"target_kl": "target_kl"}),
     **each("sigma_kl_divergence_constraint", _KL_CONSTRAINT),
     **each("cg_max_steps conjugate_gradient_max_iter conjugate_gradient_iterations", _CONJUGATE),
@@ -279,6 +283,7 @@ ALGORITHM_NAMES: OtherNames = {
 }
 
 
+_SPACES = {"": "no setting: the environments have the spaces"}
 _UNITS = {"hidden_sizes": "hidden_sizes"}
 _EXTRACTOR = {"feature_extractor": "feature_extractor"}
 _MEMORY = {"memory": 'memory, "gru" or "lstm"'}
@@ -325,5 +330,6 @@ ACTOR_NAMES: OtherNames = {
     "dueling_param": {"dueling": "dueling"},
     "sigma_init": {"noisy_sigma": "noisy_sigma"},
     "n_critics": {"": "num_critics of the algorithm"},
+    **each("observation_space action_space obs_dim action_dim state_dim input_dim state_shape", _SPACES),
     "normalize_images": {"": "no setting: images of uint8 are always scaled to [0, 1]"},
 }

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from pytorchrl.agent.other_names.of_objects import PACKAGE_NAMES
+
 CODE = re.compile(r"`([^`]*)`")
 _NAME = re.compile(r"([A-Za-z]\w*)(?=\(|$)")
 NO_SETTING = "no setting"
@@ -80,7 +82,7 @@ def refuse_name(name: str) -> NoReturn:
         ImportError: the same, for ``from pytorchrl import name``, which would drop the text of an AttributeError.
     """
     message = f"module {_PACKAGE!r} has no attribute {name!r}"
-    answer = None if name.startswith("_") else answers().get(name)
+    answer = None if name.startswith("_") else answers().get(name, PACKAGE_NAMES.get(name))
     if answer is None:
         # With the module, Python adds the nearest name.
         raise AttributeError(message, name=name, obj=sys.modules[_PACKAGE])

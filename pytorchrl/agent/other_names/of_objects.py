@@ -1,10 +1,21 @@
-"""Methods that learners, algorithms and models of other libraries have, and what to write here."""
+"""Attributes that objects of other libraries have, and what to write here, as code of ``import pytorchrl as prl``."""
 
 from collections.abc import Mapping
 
-_ACT = "prl.load_policy(log_dir) returns the policy of a run, which is called with an observation"
+_ACT = "policy = prl.load_policy(log_dir) is the policy of a run, and action = policy(observation) its action"
 _RESTORE = "prl.Learner.resume(log_dir) continues a run, and prl.load_policy(log_dir) loads its policy"
-_ENVIRONMENTS = "environments are a part of the scheme: train_envs_factory=prl.VecEnv.create_factory(env, num_envs=8)"
+_ENVIRONMENTS = (
+    'environments are a part of the scheme: train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=8)'
+)
+_TRAIN = 'prl.Learner(scheme, target_steps=100_000, log_dir="runs/mine").run() trains a scheme'
+_TRAIN_COMPOSED = (
+    'a learner trains it: prl.Learner(prl.compose("PPO", "CartPole-v1"), target_steps=100_000, '
+    'log_dir="runs/mine").run(), with the algorithm and the environment by name or by their factories'
+)
+_FACTORY_OF_ENVIRONMENTS = (
+    'prl.VecEnv.create_factory("CartPole-v1", num_envs=8) is a factory of environments, which a scheme takes'
+)
+_COPIES = "single copies are changed by wrappers and env_kwargs of prl.VecEnv.create_factory"
 
 
 def _all(names: str, here: str) -> dict[str, str]:
@@ -13,22 +24,102 @@ def _all(names: str, here: str) -> dict[str, str]:
 
 
 LEARNER_METHODS: Mapping[str, str] = {
-    **_all("learn train fit", "run() trains up to target_steps, an argument of Learner"),
-    **_all("predict compute_single_action compute_actions act", _ACT),
-    **_all("save", "run() saves checkpoints in log_dir; save_policy(path) saves the policy alone"),
-    **_all("load restore from_checkpoint", _RESTORE),
+    **_all("learn train fit", "learner.run() trains up to target_steps, an argument of prl.Learner"),
+    **_all("predict compute_single_action compute_actions act get_action get_policy policy", _ACT),
+    **_all("save save_model", "learner.run() saves checkpoints in log_dir; learner.save_policy(path) saves the policy"),
+    **_all("load restore from_checkpoint load_checkpoint", _RESTORE),
+    **_all("test eval", "learner.evaluate(episodes=10) runs test episodes"),
+    **_all("algorithm agent model", "learner.scheme.algorithm is the algorithm, learner.scheme.actor has its networks"),
+    **_all("actor networks", "learner.scheme.actor has the networks"),
+    **_all("storage buffer replay_buffer memory rollout_buffer", "learner.scheme.storage is the storage"),
+    **_all("env envs environment get_env", "learner.scheme.envs are the environments"),
+    **_all("set_env", _ENVIRONMENTS),
+    **_all("collect collect_rollouts", "learner.step() collects until an update is due, and makes it"),
+    **_all("logger set_logger", "learner.get_metrics() returns the metrics; log_to of prl.Learner has loggers"),
+    **_all("create_factory", "a learner is made at once: " + _TRAIN),
+}
+SCHEME_METHODS: Mapping[str, str] = {
+    **_all("learn train fit run", _TRAIN),
+    **_all("step train_step training_step", "learner.step() collects until an update is due, and makes it"),
+    **_all("predict compute_single_action compute_actions act get_action get_policy", _ACT),
+    **_all("save save_model save_checkpoint", "a learner saves checkpoints of it: learner.save_checkpoint()"),
+    **_all("load restore from_checkpoint resume", _RESTORE),
+    **_all("policy model agent", "scheme.algorithm is the algorithm, scheme.actor has its networks"),
+    **_all("buffer replay_buffer memory rollout_buffer", "scheme.storage is the storage"),
+    **_all("env environment get_env", "scheme.envs are the environments"),
+    **_all("set_env", _ENVIRONMENTS),
+    **_all(
+        "create_factory build from_config",
+        'a scheme is made at once: prl.compose("PPO", "CartPole-v1"), or prl.Scheme(...) of four factories',
+    ),
+}
+POLICY_METHODS: Mapping[str, str] = {
+    **_all(
+        "predict act forward get_action select_action sample_action compute_action compute_single_action "
+        "compute_actions choose_action batch_act",
+        "action = policy(observation) is the action, policy(observation, deterministic=False) one that explores",
+    ),
+    **_all("load from_checkpoint restore", "prl.load_policy(path) loads a policy"),
+    **_all("save", "policies are saved by runs: learner.save_policy(path), or policy.export(path) for other programs"),
+    **_all("learn train fit run", "prl.Learner.resume(log_dir, target_steps=200_000).run() trains the run further"),
+    **_all("eval", "it acts as in evaluations: action = policy(observation)"),
+    **_all("evaluate test", "learner.evaluate(episodes=10) runs test episodes, as does python -m pytorchrl evaluate"),
+    **_all("to cuda cpu", 'prl.load_policy(path, device="cuda") puts the networks on a device'),
+    **_all(
+        "parameters state_dict policy actor network q_net", "policy.algorithm.actor has the networks, a torch module"
+    ),
+    **_all("env envs get_env set_env", "a policy has no environment; action = policy(observation) acts in any"),
+}
+AGENT_METHODS: Mapping[str, str] = {
+    **_all("learn train fit run update", "agent.observe(...) tells what came of an action, and learns"),
+    **_all("predict get_action select_action choose_action batch_act", "action = agent.act(observation)"),
+    **_all("batch_observe step remember store_transition", "agent.observe(...) tells what came of an action"),
+    **_all("load restore", "resume=True of prl.Agent goes on with the run of its log_dir"),
 }
 ALGORITHM_METHODS: Mapping[str, str] = {
-    **_all(
-        "learn fit build build_algo train",
-        'a learner trains it: prl.Learner(prl.compose("PPO", "CartPole-v1"), target_steps=100_000, '
-        'log_dir="runs/mine").run(), with the algorithm and the environment by name or by their factories',
-    ),
-    "create_factory": 'networks and environments are other parts of a run, such as prl.compose("PPO", "CartPole-v1")',
-    **_all("predict compute_single_action compute_actions get_policy", _ACT),
-    **_all("save save_checkpoint", "Learner.run() saves checkpoints in its log_dir"),
+    **_all("learn fit build build_algo train", _TRAIN_COMPOSED),
+    **_all("predict compute_single_action compute_actions get_policy get_action select_action", _ACT),
+    **_all("save save_checkpoint", "learner.run() saves checkpoints in its log_dir"),
     **_all("load restore from_checkpoint", _RESTORE),
-    **_all("environment env_runners rollouts set_env get_env", _ENVIRONMENTS),
+    **_all("load_state set_parameters", "algorithm.set_weights(weights) loads weights of its networks"),
+    **_all("get_parameters", "algorithm.get_weights() returns the weights of its networks"),
+    **_all("evaluate", "learner.evaluate(episodes=10) runs test episodes"),
+    **_all("env envs environment env_runners rollouts set_env get_env", _ENVIRONMENTS),
+    **_all("replay_buffer rollout_buffer memory", "scheme.storage is the storage of the scheme that has both"),
+    **_all("collect_rollouts collect", "the scheme collects: learner.step() collects until an update is due"),
     **_all("training framework resources", "hyper-parameters are arguments of create_factory, device is one of Scheme"),
 }
 """Of algorithms and of their factories."""
+ACTOR_METHODS: Mapping[str, str] = {
+    **_all("predict act get_action select_action get_action_and_value get_distribution compute_actions", _ACT),
+    **_all("get_value predict_values", "algorithms read values of their networks; prl.load_policy(log_dir) acts alone"),
+    **_all("learn fit run", _TRAIN),
+    **_all("save", "learner.save_policy(path) saves networks with what acting needs"),
+    **_all("load from_checkpoint", _RESTORE),
+}
+"""Of actors and of their factories."""
+VEC_ENV_METHODS: Mapping[str, str] = {
+    **_all("make make_vec create vector gym_make make_env", _FACTORY_OF_ENVIRONMENTS),
+    **_all("learn train run", _TRAIN),
+    **_all("single_observation_space", "envs.observation_space is that of one environment"),
+    **_all("single_action_space", "envs.action_space is that of one environment"),
+    **_all("observation_space action_space", 'envs = prl.VecEnv("CartPole-v1", num_envs=8) has the spaces'),
+    **_all("seed", "envs.reset(seed=0) seeds the environments; in a run, seed of prl.Scheme does"),
+    **_all("step_async step_wait", "envs.step(actions) steps all environments"),
+    **_all("render", "prl.RecordVideos(every=10_000) in callbacks of prl.Learner films test episodes"),
+    **_all("envs env_method get_attr set_attr call get_env_attr set_env_attr unwrapped", _COPIES),
+}
+"""Of vector environments and of their factories."""
+PACKAGE_NAMES: Mapping[str, str] = {
+    **_all("make make_env make_vec make_vec_env_factory", _FACTORY_OF_ENVIRONMENTS),
+    **_all(
+        "train learn fit run",
+        'prl.Learner(prl.compose("PPO", "CartPole-v1"), target_steps=100_000, log_dir="runs/mine").run() trains',
+    ),
+    **_all("load load_model restore", _RESTORE),
+    **_all("save save_model", "learner.save_policy(path) saves the policy, learner.save_checkpoint() the whole run"),
+    **_all("evaluate test", "learner.evaluate(episodes=10) runs test episodes"),
+    **_all("predict act", _ACT),
+    **_all("seed set_seed seed_everything", 'seed of prl.Scheme: prl.compose("PPO", "CartPole-v1", seed=0)'),
+}
+"""Of the package itself: what is no name of another library, but asked for by its name elsewhere."""

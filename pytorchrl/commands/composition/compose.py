@@ -7,6 +7,7 @@ from typing import Any
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
+from pytorchrl.agent.other_names import SCHEME_NAMES
 from pytorchrl.commands.composition.description import merge_descriptions
 from pytorchrl.commands.composition.parts import make_parts, part_named
 from pytorchrl.commands.composition.presets import fit_preset, preset_of
@@ -14,6 +15,7 @@ from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.compatibility import CompositionError
 from storages import Storage
 from storages.component.factory import Factory
+from storages.component.other_names import hint_for
 
 
 def compose(
@@ -50,11 +52,13 @@ def compose(
         raise ValueError(
             "compose: num_envs conflicts with the factory given as env; set it there: create_factory(..., num_envs=...)"
         )
-    if unknown := others.keys() - inspect.signature(Scheme).parameters.keys():
-        raise TypeError(
-            f"compose: there is no argument {', '.join(sorted(unknown))}; hyper-parameters are arguments of factories, "
-            f"such as compose(PPO.create_factory(lr=1e-3), env)"
+    known = {**inspect.signature(compose).parameters, **inspect.signature(Scheme).parameters}
+    if unknown := sorted(others.keys() - inspect.signature(Scheme).parameters.keys()):
+        hint = hint_for(unknown[0], known, SCHEME_NAMES)
+        way_out = (
+            "hyper-parameters are arguments of factories, such as prl.compose(prl.PPO.create_factory(lr=1e-3), env)"
         )
+        raise TypeError(f"compose: there is no argument {', '.join(unknown)}; {hint or way_out}".removesuffix(". "))
     algorithm = _name_or_factory(Algorithm, algorithm)
     actor, storage = _name_or_factory(Actor, actor), _name_or_factory(Storage, storage)
     given = {"algorithm": algorithm, "actor": actor, "storage": storage, "env": env}

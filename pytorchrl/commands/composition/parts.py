@@ -23,6 +23,7 @@ from storages import GAEBuffer, ReplayBuffer, Storage, VanillaOnPolicyBuffer, VT
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Factory
 from storages.component.setting import Setting, text_of
+from storages.names_on_demand import read_names
 
 _REPLAYED_TRANSITIONS, _ROLLOUT_TRANSITIONS = 100_000, 2_048
 _STEPS = 100_000
@@ -268,6 +269,7 @@ def _setting(node: ast.Call, text: str) -> Any:
 
 def _concrete(kind: type[Any]) -> Iterator[type[Any]]:
     """Yield the concrete classes that the toolkit exports or that users define."""
+    read_names(prl.__name__)
     for cls in _subclasses(kind):
         if not inspect.isabstract(cls) and (cls.__name__ in prl.__all__ or not is_ours(cls)):
             yield cls

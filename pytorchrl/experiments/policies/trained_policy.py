@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from pytorchrl.agent.envs.spaces import EnvActions, space_from_data, with_traili
 from pytorchrl.agent.envs.wrappers.flat_observation import flattened
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.agent.global_generators import seeded
+from pytorchrl.agent.other_names import POLICY_METHODS
 from pytorchrl.experiments.policies.policy_export import export_policy
 from pytorchrl.experiments.policies.published_policies import find_policy
 from pytorchrl.experiments.runs import checkpoint
@@ -33,13 +34,14 @@ from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.scheme.collector import to_device
 from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.factory import Factory
+from storages.component.other_names import Answering, answer_missing
 
 _OF_SCRIPTS = ("own_classes", "imports")
 """Keys of a run's configuration about user-defined parts."""
 _WAY_OUT = "import the module that defines it first, or pass algo_factory and actor_factory to load_policy"
 
 
-class TrainedPolicy:
+class TrainedPolicy(Answering):
     """Acts as in evaluations, with the normalisation of observations and the recurrent state.
 
     Args:
@@ -48,7 +50,14 @@ class TrainedPolicy:
             stores them.
     """
 
+    other_methods = POLICY_METHODS
+
+    if not TYPE_CHECKING:  # for which each name would exist
+        __getattr__ = answer_missing
+
     def __init__(self, algorithm: Algorithm, *, allow_nonfinite: bool = False) -> None:
+        if isinstance(algorithm, str | os.PathLike):
+            raise TypeError(f"TrainedPolicy: a path is read by prl.load_policy({os.fspath(algorithm)!r})")
         self.algorithm = algorithm
         self.allow_nonfinite = allow_nonfinite
         self.observation_space = algorithm.actor.observation_space
@@ -57,6 +66,11 @@ class TrainedPolicy:
         """Of one environment."""
         self._env_actions = EnvActions(self.action_space)
         self.reset()
+
+    def __repr__(self) -> str:
+        return (
+            f"<TrainedPolicy of {type(self.algorithm).__name__}, from {self.observation_space} to {self.action_space}>"
+        )
 
     def reset(self) -> None:
         """Begin new episodes: reset the recurrent state, options and histories, which other policies do not have."""
@@ -153,6 +167,12 @@ class TrainedPolicy:
 
     def as_arrays(self, observation: Any) -> tuple[Any, bool]:
         """As :meth:`as_batch`, as arrays."""
+        is_pair = isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], Mapping)
+        if is_pair and not isinstance(self.observation_space, spaces.Dict):
+            raise ValueError(
+                "TrainedPolicy: the observation is a pair of an observation and infos, as env.reset() returns; write "
+                "observation, info = env.reset()"
+            )
         return self._stacked(flattened(observation))
 
     def _stacked(self, observation: Any) -> tuple[Any, bool]:

@@ -31,6 +31,7 @@ from pytorchrl.scheme.hogwild import HogwildScheme
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.factory import Component, Factory, make_factory
 from storages.component.setting import Setting
+from storages.names_on_demand import read_names
 from storages.storage import Storage
 
 COMPOSITION = (
@@ -348,11 +349,12 @@ def _left_out(*_: Any) -> Any:
 
 
 def class_named(name: str) -> type:
-    """Return the imported, concrete component or setting class of that name.
+    """Return the concrete component or setting class of that name, of the toolkit or imported.
 
     Raises:
         CompositionError: there is none, or more than one.
     """
+    read_names("pytorchrl", name)
     # A set, as a class with several bases is found more than once.
     found = {cls for cls in _composable() if cls.__name__ == name and not inspect.isabstract(cls)}
     # Exporting a network makes torch define further classes of the same name.

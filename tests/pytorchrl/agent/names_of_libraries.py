@@ -165,6 +165,9 @@ D3RLPY = {
         target_noise: target_smoothing_sigma; target_noise_clip: target_smoothing_clip; policy_delay:
         update_actor_interval""",
     "TD3BC": "same: alpha",
+    "ReBRAC": """
+        policy_penalty: actor_beta; critic_penalty: critic_beta; target_noise: target_smoothing_sigma;
+        policy_delay: update_actor_interval""",
     "DQN": """
         same: target_update_interval; lr: learning_rate; optimizer: optim_factory; feature_extractor of actor:
         encoder_factory""",

@@ -45,7 +45,7 @@ def parts() -> dict[str, Any]:
     ("call", "error", "text"),
     [
         (lambda: prl.PPO("MlpPolicy", gym.make("CartPole-v1")), TypeError, 'prl.compose("PPO", "CartPole-v1")'),  # type: ignore[arg-type, call-arg]
-        (lambda: prl.PPO.create_factory("MlpPolicy", "CartPole-v1"), TypeError, 'prl.compose("PPO", "CartPole-v1")'),  # type: ignore[call-arg, arg-type]
+        (lambda: prl.PPO.create_factory("MlpPolicy", "CartPole-v1"), TypeError, "prl.compose(prl.PPO.create_factory("),  # type: ignore[call-arg, arg-type]
         (lambda: prl.PPO.create_factory().learn(total_timesteps=10), AttributeError, "prl.Learner("),  # type: ignore[attr-defined]
         (lambda: prl.PPO.create_factory().environment("CartPole-v1"), AttributeError, "train_envs_factory="),  # type: ignore[attr-defined]
         (lambda: prl.PPO.create_factory().training(lr=1e-3), AttributeError, "arguments of create_factory"),  # type: ignore[attr-defined]
@@ -55,7 +55,7 @@ def parts() -> dict[str, Any]:
         (lambda: prl.VecEnv.create_factory(PeersVectorEnv()), ValueError, "num_envs=3"),  # type: ignore[arg-type]
         (lambda: prl.VecEnv.create_factory([made_vector] * 4), ValueError, "num_envs=4"),  # type: ignore[arg-type]
         (lambda: prl.VecEnv.create_factory(made_vector)(), ValueError, "it has to make one environment"),  # type: ignore[arg-type]
-        (lambda: prl.Scheme(**parts() | {"algo_factory": prl.DQN}), ValueError, "write DQN.create_factory()"),
+        (lambda: prl.Scheme(**parts() | {"algo_factory": prl.DQN}), ValueError, "write prl.DQN.create_factory()"),
         (lambda: prl.Scheme(**parts() | {"train_envs_factory": "Acrobot-v1"}), ValueError, "'Acrobot-v1', num_envs"),
         (lambda: prl.Scheme(**parts() | {"train_envs_factory": gym.make("Acrobot-v1")}), ValueError, "'Acrobot-v1'"),
     ],

@@ -40,6 +40,22 @@ def test_every_name_of_another_library_has_the_right_answer(library: str) -> Non
     assert wrong == {}
 
 
+@pytest.mark.parametrize(
+    ("cls", "name", "answer"),
+    [
+        (prl.ReBRAC, "actor_bc_coef", "policy_penalty"),
+        (prl.ReBRAC, "critic_bc_coef", "critic_penalty"),
+        (prl.ReBRAC, "alpha_actor", "policy_penalty"),
+        (prl.ReBRAC, "alpha_critic", "critic_penalty"),
+        (prl.ReBRAC, "normalize_q", "normalize_q_loss"),
+        (prl.FQL, "q_agg", "value_of_targets"),
+        (prl.FQL, "flow_steps", "same"),
+    ],
+)
+def test_names_in_the_code_of_an_algorithms_authors_have_the_right_answer(cls: Any, name: str, answer: str) -> None:
+    assert answer_of(cls, name) == answer
+
+
 def test_the_tables_hold_the_names_of_each_library() -> None:
     assert {library: len(list(answers(library))) for library in LIBRARIES}["PFRL, ChainerRL and nnabla-rl"] >= 230
     assert all(len(list(answers(library))) >= 25 for library in LIBRARIES)

@@ -36,7 +36,7 @@ def test_a_class_whose_name_another_one_has_is_refused() -> None:
 
 def test_hyper_parameters_beside_the_parts_are_refused_with_what_to_write() -> None:
     with pytest.raises(
-        TypeError, match=r"no argument learning_rate, lr; .* compose\(PPO.create_factory\(lr=1e-3\), env\)"
+        TypeError, match=r"no argument learning_rate, lr; .* prl.compose\(prl.PPO.create_factory\(lr=1e-3\), env\)"
     ):
         prl.compose("PPO", "CartPole-v1", lr=1e-3, learning_rate=1e-3)
 

@@ -1,6 +1,7 @@
 """Heads of policies over a Box: Gaussian, squashed, with state-dependent noise, Beta and mixtures."""
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -28,6 +29,8 @@ Covariance: TypeAlias = Literal["diagonal", "spherical", "fixed", "state-depende
 SMALLEST_LOG_STD, LARGEST_LOG_STD = -20.0, 2.0
 _LARGEST_GROWTH = 2.0
 """Largest excess over their initial value of logarithms of standard deviations that are computed from features."""
+_WIDEST = 50.0
+"""Width of bounds, in initial standard deviations of a Gaussian, beyond which it hardly explores, and its inverse."""
 
 
 def largest_log_std(initial: float, smallest: float | None, owner: object) -> float:
@@ -90,12 +93,34 @@ class GaussianPolicy(DistributionHead):
             with torch.no_grad():
                 bias[:size] = _middle(space)
         shape = (size,) if self.bounded_mean else shape
+        if not self.bounded_mean and self.initial_log_std is None:
+            _warn_of_scale(space, math.exp(log_std))
         if of_features:
             largest = largest_log_std(log_std, self.min_log_std, self)
             return _GaussianOfFeatures(layer, shape, self.bounded_mean, log_std, self.min_log_std, largest)
         deviations = torch.full((1,) if self.covariance == "spherical" else shape, log_std)
         learns_std = self.covariance != "fixed"
         return GaussianLayer(layer, shape, self.bounded_mean, deviations, learns_std, self.min_log_std)
+
+
+def _warn_of_scale(space: spaces.Box, std: float) -> None:
+    """Warn of a standard deviation with which a policy would hardly try other actions, or only the bounds."""
+    widths = (space.high.astype(np.float64) - space.low).ravel()
+    is_finite = np.isfinite(widths)
+    if not is_finite.any():
+        return
+    least, largest = widths[is_finite].min(), widths[is_finite].max()
+    if largest <= _WIDEST * std and least * _WIDEST >= std:
+        return
+    at, width = ("wide", largest) if largest > _WIDEST * std else ("narrow", least)
+    warnings.warn(
+        f"a component of actions has bounds that are {width:g} apart, and a Gaussian policy begins with a standard "
+        f"deviation of {std:.3g} there, which is too {'small' if at == 'wide' else 'large'} to learn well: choose "
+        f"distribution=prl.heads.BetaPolicy() of the algorithm, or rescale actions with the wrapper "
+        f"('RescaleAction', {{'min_action': -1.0, 'max_action': 1.0}}) of VecEnv",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def _middle(space: spaces.Box) -> Tensor:
@@ -107,14 +132,36 @@ def _middle(space: spaces.Box) -> Tensor:
 
 @dataclass(frozen=True)
 class SquashedGaussianPolicy(DistributionHead):
-    """A tanh-squashed Gaussian policy; mean and standard deviation depend on the features."""
+    """A tanh-squashed Gaussian policy; mean and standard deviation depend on the features.
+
+    Args:
+        smallest_log_std: lower bound of the logarithm of the standard deviation before the tanh.
+        largest_log_std: upper bound of that logarithm.
+        smooth_bounds: scale a tanh to the bounds, whose middle is then the initial logarithm; False clamps numbers to
+            the bounds, where they have no gradient, and begins near 0.
+
+    Raises:
+        ValueError: the lower bound is not below the upper one.
+    """
+
+    smallest_log_std: float = SMALLEST_LOG_STD
+    largest_log_std: float = LARGEST_LOG_STD
+    smooth_bounds: bool = False
 
     is_scaled = is_bounded = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.smallest_log_std < self.largest_log_std:
+            raise ValueError(
+                f"{type(self).__name__}: smallest_log_std must be less than largest_log_std="
+                f"{self.largest_log_std:g}, got {self.smallest_log_std:g}"
+            )
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from (N, features) to a :class:`SquashedGaussian`."""
         size = math.prod(bounded_box_of(actor, self).shape or (1,))
-        return _SquashedGaussian(actor.linear(features, 2 * size))
+        return _SquashedGaussian(actor.linear(features, 2 * size), self)
 
 
 @dataclass(frozen=True)
@@ -198,9 +245,16 @@ class _GaussianOfFeatures(OutputLayer):
 
 
 class _SquashedGaussian(OutputLayer):
+    def __init__(self, layer: nn.Module, head: SquashedGaussianPolicy) -> None:
+        super().__init__(layer)
+        self._bounds, self._is_smooth = (head.smallest_log_std, head.largest_log_std), head.smooth_bounds
+
     def output(self, numbers: Tensor) -> SquashedGaussian:
         mean, log_std = numbers.chunk(2, dim=-1)
-        return SquashedGaussian(mean, log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD))
+        smallest, largest = self._bounds
+        if self._is_smooth:
+            return SquashedGaussian(mean, smallest + (largest - smallest) / 2 * (log_std.tanh() + 1))
+        return SquashedGaussian(mean, log_std.clamp(smallest, largest))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.layers.linear_layers import OutputLayer, orthogonal
+from pytorchrl.agent.device import make_constants
 from pytorchrl.agent.ops.two_hot import symexp, two_hot, two_hot_mean
 
 _LARGEST_SYMLOG = 20.0
@@ -54,7 +55,10 @@ class TwoHotNumber:
         """Return the module from features (N, features) to the prediction."""
         layer = actor.linear(features, self.num_bins)
         orthogonal(layer, 0.0)
-        return _TwoHotLayer(layer, symexp(torch.linspace(-_LARGEST_SYMLOG, _LARGEST_SYMLOG, self.num_bins)))
+        return _TwoHotLayer(layer, make_constants(self.num_bins, self._bins))
+
+    def _bins(self) -> Tensor:
+        return symexp(torch.linspace(-_LARGEST_SYMLOG, _LARGEST_SYMLOG, self.num_bins))
 
 
 class _TwoHotLayer(OutputLayer):

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from pytorchrl.agent.actors.encoders import output_size_of
 from pytorchrl.agent.actors.layers.linear_layers import linear_layer
-from pytorchrl.agent.actors.layers.mlp import MLP
 
 
 class SequenceModel(nn.Module):
@@ -17,10 +17,10 @@ class SequenceModel(nn.Module):
         size: of the recurrent state.
     """
 
-    def __init__(self, inputs: MLP, size: int) -> None:
+    def __init__(self, inputs: nn.Module, size: int) -> None:
         super().__init__()
         self.inputs = inputs
-        self.gates = linear_layer(inputs.output_size + size, 3 * size)
+        self.gates = linear_layer(output_size_of(inputs) + size, 3 * size)
         self.norm = nn.LayerNorm(3 * size)
 
     def forward(self, recurrent: Tensor, stochastic: Tensor, action: Tensor) -> Tensor:

@@ -9,9 +9,10 @@ from torch import Tensor
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.heads import DistributionHead, Policy, check_scaled
 from pytorchrl.agent.actors.heads.two_hot import TwoHotNumber, TwoHotPrediction
+from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.presets import OffPolicyActor
-from pytorchrl.agent.actors.view import ActingView, View
+from pytorchrl.agent.actors.view import ActingView, Observations, View
 from pytorchrl.agent.algorithms.model_based import imagination
 from pytorchrl.agent.algorithms.model_based.bounded_policies import default_policy, is_bounded_box
 from pytorchrl.agent.algorithms.model_based.latent_states import Latent, random_draw
@@ -108,8 +109,8 @@ class DreamerV3(OffPolicyAlgorithm):
             self.codec = make_codec(self.action_space, self.device, scaled=True)
         sizes = self.num_latents, self.num_classes, self.uniform_share, self.num_bins
         self.model = RecurrentStateSpaceModel(actor, self.codec, *sizes)
-        self.pi = self.model.make_predictor("policy", head)
-        self.critic = self.model.make_predictor("critic", TwoHotNumber(self.num_bins))
+        self.pi: Network = actor.make("policy", head, vectors=self.model.num_features)
+        self.critic: Network = actor.make("critic", TwoHotNumber(self.num_bins), vectors=self.model.num_features)
         actor.add("return_scale", imagination.ReturnScale())
         self.train_model = self.train("model", *self.model.networks, lr="lr_model")
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
@@ -136,11 +137,11 @@ class DreamerV3(OffPolicyAlgorithm):
 
     def behaviour_losses(self, imagined: imagination.Imagined, rows: Rows) -> tuple[Tensor, Tensor, Metrics]:
         """Return the losses of policy and critic in sequences imagined from the rows of a batch, and metrics."""
-        features, action = imagined.features[:-1].flatten(0, 1), imagined.action.flatten(0, 1)
-        critic: TwoHotPrediction = self.critic(features)
+        states, action = Observations(imagined.features[:-1].flatten(0, 1)), imagined.action.flatten(0, 1)
+        critic: TwoHotPrediction = self.critic(states)
         with torch.no_grad():
-            last: TwoHotPrediction = self.critic(imagined.features[-1])
-            average: TwoHotPrediction = self.average_critic(features)
+            last: TwoHotPrediction = self.critic(Observations(imagined.features[-1]))
+            average: TwoHotPrediction = self.average_critic(states)
             values = torch.cat([critic.mean.view(self.horizon, -1, 1), last.mean[None]])
             returns = imagination.lambda_returns(imagined.reward, imagined.discount, values, self.trace_lambda)
             is_real = rows[MASK] > 0 if MASK in rows.batch else None
@@ -149,7 +150,7 @@ class DreamerV3(OffPolicyAlgorithm):
             code = critic.code(returns.flatten(0, 1)) + self.target_weight * critic.code(average.mean)
             reached = imagination.probability_of_reaching(imagined.discount)
             weight = (rows.mean_weights * reached / self.horizon).flatten(0, 1)
-        policy: Distribution = self.pi(features)
+        policy: Distribution = self.pi(states)
         log_prob, entropy = policy.evaluate(action)
         policy_loss = -(weight * (log_prob * advantage + self.current(self.entropy_coef) * entropy)).sum()
         value_loss = (weight * critic.loss(code)).sum()
@@ -163,16 +164,17 @@ class DreamerV3(OffPolicyAlgorithm):
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
         """Return the distribution of actions in latent states, which are drawn for deterministic actions, too."""
-        distribution: Distribution = self.pi(self._latent(view, exploration).features)
+        distribution: Distribution = self.pi(Observations(self._latent(view, exploration).features))
         return distribution
 
     def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Return actions, and let the recurrent state follow them."""
         latent = self._latent(view, exploration)
+        state = Observations(latent.features)
         if exploration.deterministic:
-            action = best_action(self.pi(latent.features))
+            action = best_action(self.pi(state))
         else:
-            action = self._explorer.act(lambda: self.pi(latent.features), exploration)
+            action = self._explorer.act(lambda: self.pi(state), exploration)
         taken = action if exploration.taken is None else exploration.taken
         assert isinstance(view, ActingView)
         view.set_state_after(self.model.stored_at, self.model.advance(latent, taken))

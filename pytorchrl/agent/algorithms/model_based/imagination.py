@@ -4,14 +4,15 @@ Hafner et al., "Mastering Diverse Domains through World Models" (DreamerV3, arXi
 learning" and "Actor learning".
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.heads.two_hot import TwoHotPrediction
+from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import Distribution
+from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.model_based.latent_states import Latent, drawn, random_draw
 from pytorchrl.agent.algorithms.model_based.recurrent_state_space_model import RecurrentStateSpaceModel
 
@@ -36,7 +37,7 @@ class Imagined(NamedTuple):
 def imagine(
     model: RecurrentStateSpaceModel,
     latent: Latent,
-    policy: Callable[[Tensor], Distribution],
+    policy: Network,
     horizon: int,
     gamma: float,
     generator: torch.Generator,
@@ -46,18 +47,19 @@ def imagine(
     Args:
         model: predicts states, rewards, and whether episodes go on.
         latent: of N rows.
-        policy: distribution of actions for features (N, features).
+        policy: gives distributions of actions for the features of latent states.
         horizon: number of steps.
         gamma: discount factor of a step after which the episode goes on.
         generator: of actions and latent states.
     """
     features, actions, draw = [latent.features], [], random_draw(generator)
     for _ in range(horizon):
-        actions.append(policy(features[-1]).sample(generator))
+        distribution: Distribution = policy(Observations(features[-1]))
+        actions.append(distribution.sample(generator))
         recurrent = model.advance(latent, actions[-1])
         latent = drawn(recurrent, model.prior(recurrent), draw)
         features.append(latent.features)
-    reached, shape = torch.cat(features[1:]), (horizon, -1, 1)
+    reached, shape = Observations(torch.cat(features[1:])), (horizon, -1, 1)
     reward: TwoHotPrediction = model.reward(reached)
     discount = gamma * model.goes_on(reached).sigmoid()
     return Imagined(torch.stack(features), torch.stack(actions), reward.mean.view(shape), discount.view(shape))

@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.actor import Actor, Head
+from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import ActionCodec
+from pytorchrl.agent.actors.heads import StateValue
 from pytorchrl.agent.actors.heads.two_hot import TwoHotNumber
-from pytorchrl.agent.actors.layers.linear_layers import OutputLayer
 from pytorchrl.agent.actors.layers.sequence_model import SequenceModel
+from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.per_network import settings_of_network
+from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.model_based.latent_states import Draw, Latent, drawn, mixed_with_uniform
 from pytorchrl.agent.algorithms.model_based.observation_decoder import (
     ObservationHead,
@@ -38,7 +40,7 @@ class RecurrentStateSpaceModel:
     def __init__(
         self, actor: Actor, codec: ActionCodec, num_latents: int, num_classes: int, uniform_share: float, num_bins: int
     ) -> None:
-        self.codec, self._actor, self._uniform_share = codec, actor, uniform_share
+        self.codec, self._uniform_share = codec, uniform_share
         recurrent, self.stochastic_size = actor.memory_size, num_latents * num_classes
         self.stored_at = actor.reserve_state(recurrent)
         """Slice of its recurrent state in the stored one (RHS) of a transition."""
@@ -53,35 +55,18 @@ class RecurrentStateSpaceModel:
             self.sequence = SequenceModel(inputs, recurrent)
         actor.add("sequence", self.sequence)
         logits = _Logits((num_latents, num_classes))
-        self._posterior = self._network("posterior", logits, recurrent + self.encoder.output_size, 1)
-        self._prior = self._network("prior", logits, recurrent, 1)
-        self.decoder = self.make_predictor("decoder", ObservationHead(self.targets))
-        """Predicts observations."""
-        self.reward = self.make_predictor("reward", TwoHotNumber(num_bins))
-        """Predicts the reward of the step before."""
-        self.goes_on = self.make_predictor("goes_on", _Number())
-        """Predicts log-odds that the episode goes on, (N, 1)."""
+        size = recurrent + self.encoder.output_size
+        self._posterior: Network = actor.make("posterior", logits, vectors=size)
+        self._prior: Network = actor.make("prior", logits, vectors=recurrent)
+        size = self.num_features
+        self.decoder: Network = actor.make("decoder", ObservationHead(self.targets), vectors=size)
+        """Predicts observations from the features of latent states."""
+        self.reward: Network = actor.make("reward", TwoHotNumber(num_bins), vectors=size)
+        """Predicts the reward of the step before from these."""
+        self.goes_on: Network = actor.make("goes_on", StateValue(), vectors=size)
+        """Predicts log-odds (N, 1) from these that the episode goes on."""
         predictors = self.decoder, self.reward, self.goes_on
         self.networks = self.encoder, self.sequence, self._posterior, self._prior, *predictors
-
-    def make_predictor(self, name: str, head: Head) -> nn.Sequential:
-        """Make and register a network of features (N, features) of latent states, with the actor's hidden layers.
-
-        Args:
-            name: of the network, in the actor's state dict.
-            head: specification of the output layers.
-        """
-        return self._network(name, head, self.num_features)
-
-    def _network(self, name: str, head: Head, size: int, layers: int | None = None) -> nn.Sequential:
-        """Make a network of vectors (N, size), with the last ``layers`` of the actor's hidden layers; None for all."""
-        actor = self._actor
-        with settings_of_network(actor, name):
-            sizes = actor.hidden_sizes
-            hidden = actor.hidden_layers(size, sizes if layers is None else sizes[-layers:])
-            network = nn.Sequential(hidden, head.build(hidden.output_size, actor))
-        actor.add(name, network)
-        return network
 
     def posterior(self, recurrent: Tensor, encoded: Tensor) -> Tensor:
         """Return the logarithms of probabilities (N, num_latents, num_classes) of latents, given observations.
@@ -90,11 +75,12 @@ class RecurrentStateSpaceModel:
             recurrent: (N, memory size).
             encoded: (N, size), of the encoder.
         """
-        return mixed_with_uniform(self._posterior(torch.cat([recurrent, encoded], dim=1)), self._uniform_share)
+        view = Observations(torch.cat([recurrent, encoded], dim=1))
+        return mixed_with_uniform(self._posterior(view), self._uniform_share)
 
     def prior(self, recurrent: Tensor) -> Tensor:
         """Return logarithms of probabilities as :meth:`posterior`, without observations."""
-        return mixed_with_uniform(self._prior(recurrent), self._uniform_share)
+        return mixed_with_uniform(self._prior(Observations(recurrent)), self._uniform_share)
 
     def advance(self, latent: Latent, action: Tensor) -> Tensor:
         """Return the recurrent states (N, memory size) after actions."""
@@ -114,9 +100,3 @@ class _Logits:
         """Return the module from (N, features) to (N, num_latents, num_classes)."""
         num_latents, num_classes = self._shape
         return nn.Sequential(actor.linear(features, num_latents * num_classes), nn.Unflatten(1, self._shape))
-
-
-class _Number:
-    def build(self, features: int, actor: Actor) -> nn.Module:
-        """Return the module from (N, features) to (N, 1)."""
-        return OutputLayer(actor.linear(features, 1))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.bodies import flat
 from pytorchrl.agent.actors.heads.two_hot import TwoHotPrediction
+from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.model_based.latent_states import Latent, divergence, drawn, joined, random_draw, where
 from pytorchrl.agent.algorithms.model_based.observation_decoder import squared_error
 from pytorchrl.agent.algorithms.model_based.recurrent_state_space_model import RecurrentStateSpaceModel
@@ -109,13 +110,13 @@ def model_losses(model: RecurrentStateSpaceModel, rows: Rows, replayed: Replayed
     """
     features, observations = replayed.inferred.features, (rows[OBS2], _rows_of(rows[OBS], replayed.firsts))
     targets = [torch.cat(parts) for parts in zip(*map(model.targets, observations), strict=True)]
-    of_steps = features[: len(rows)]
+    states, of_steps = Observations(features), Observations(features[: len(rows)])
     reward: TwoHotPrediction = model.reward(of_steps)
     # A truncated episode would have gone on.
     goes_on = (rows.discount != 0).float()
     prior = model.prior(replayed.inferred.recurrent)
     return ModelLosses(
-        squared_error(model.decoder(features), targets),
+        squared_error(model.decoder(states), targets),
         reward.loss(reward.code(rows.reward)),
         F.binary_cross_entropy_with_logits(model.goes_on(of_steps), goes_on, reduction="none"),
         divergence(replayed.logits.detach(), prior).clamp_min(free_nats),

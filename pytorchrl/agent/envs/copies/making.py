@@ -75,7 +75,8 @@ def check_id(env: str, owner: str) -> None:
     except (gym.error.Error, ModuleNotFoundError) as error:
         raise ValueError(
             f"{owner}: env {env!r} is no registered gymnasium id: {error} For those of other packages, "
-            f"install {EXTRAS}, or import the package that registers them"
+            f"install {EXTRAS}, or import the package that registers them: "
+            f"--import MODULE of a command"
         ) from None
 
 

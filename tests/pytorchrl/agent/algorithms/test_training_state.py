@@ -17,7 +17,7 @@ from pytorchrl.agent.optimizers import RMSprop
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval
 from tests.pytorchrl.agent.algorithms.test_rows import BOX as ONE_NUMBER
 from tests.pytorchrl.agent.algorithms.test_rows import batch_of
-from tests.support.by_hand import envs_with, replayed
+from tests.support.by_hand import envs_with, replayed, with_next_actions
 from tests.support.comparison import assert_equal
 from tests.support.hybrid import joined
 from tests.support.toys import continuous
@@ -70,7 +70,7 @@ def batch_for(algorithm: Any, seed: int = 0) -> Any:
     if isinstance(algorithm.action_space, spaces.Discrete):
         return replayed(np.array([[0], [2], [1], [2], [0], [1]]), seed)
     size = algorithm.action_space.shape[0]
-    return replayed(torch.linspace(-2, 2, 6 * size).view(6, size).numpy(), seed)
+    return with_next_actions(replayed(torch.linspace(-2, 2, 6 * size).view(6, size).numpy(), seed), seed)
 
 
 OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -89,11 +89,14 @@ OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "SACDecomposed": (prl.SACDecomposed, BOX, {"component_weights": {"reward": 0.5}}),
     "QRSAC": (prl.QRSAC, BOX, {"num_quantiles": 5}),
     "HyAR": (prl.HyAR, joined(), {"policy_delay": 3}),
+    "MRQ": (prl.MRQ, BOX, {"target_update_interval": 2, "action_features": 4, "num_bins": 7}),
     "TD3": (prl.TD3, BOX, {"policy_delay": 3}),
     "BCQ": (prl.BCQ, BOX, {"num_actions": 3, "num_target_actions": 3}),
     "DiscreteBCQ": (prl.DiscreteBCQ, DISCRETE, {"target_update_interval": 2}),
     "BEAR": (prl.BEAR, BOX, {"num_actions": 3, "num_target_actions": 3, "warmup_updates": 2}),
     "TD3BC": (prl.TD3BC, BOX, {}),
+    "ReBRAC": (prl.ReBRAC, BOX, {}),
+    "FQL": (prl.FQL, BOX, {"flow_steps": 3}),
     "CQL": (prl.CQL, BOX, {"lagrange_threshold": 1.0}),
     "DiscreteCQL": (prl.DiscreteCQL, DISCRETE, {}),
     "IQL": (prl.IQL, BOX, {}),

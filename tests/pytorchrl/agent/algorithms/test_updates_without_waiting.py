@@ -49,7 +49,7 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     for name, (cls, settings, kinds) in (OFF_POLICY | ON_POLICY).items()
     if not name.startswith(WITHOUT_BATCH)
 }
-WITHOUT_MEMORY = ["PETS", "PDDM", "MBMPC", "MBPO", "CrossQ", "DecisionTransformer"]
+WITHOUT_MEMORY = ["PETS", "PDDM", "MBMPC", "MBPO", "CrossQ", "MRQ", "DecisionTransformer"]
 ROWS, STEPS = 6, 4
 
 
@@ -107,9 +107,9 @@ def test_an_update_of_transitions_does_not_wait_for_the_device(name: str, layers
         layers = {layer: value for layer, value in layers.items() if layer not in ("noisy", "dropout")}
     algorithm = made(name, **layers)
     needs, memory = algorithm.sources["main"], algorithm.actor.initial_memory(ROWS)
-    batch = batch_of(algorithm, ROWS)
-    if needs.segments or needs.whole_episodes or memory is not None:
-        batch = sequences_of(algorithm) | ({} if memory is None else {RHS: memory})
+    in_sequences = needs.segments or needs.whole_episodes or needs.multi_step_rows or memory is not None
+    batch = sequences_of(algorithm) if in_sequences else batch_of(algorithm, ROWS)
+    batch |= {} if memory is None else {RHS: memory}
     for _ in range(2):
         result = algorithm.update(batch)
     assert all(value.device.type == "meta" for value in result.metrics.values())

@@ -12,7 +12,8 @@ from gymnasium.utils.env_checker import check_env
 
 import pytorchrl as prl
 from pytorchrl.agent.envs.games import minatar
-from pytorchrl.agent.envs.games.minatar import GAMES, MinAtar
+from pytorchrl.agent.envs.games.minatar import MinAtar
+from pytorchrl.registered_envs import MINATAR_GAMES as GAMES
 from tests.support.comparison import assert_equal
 from tests.support.profiles import examples
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.heads.two_hot import TwoHotPrediction
+from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.model_based import imagination, replayed_latents
 from pytorchrl.agent.algorithms.model_based.latent_states import Latent, divergence, drawn, mixed_with_uniform
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
@@ -257,7 +258,7 @@ def test_the_loss_of_the_model_is_the_papers(name: str, free_nats: float, monkey
     losses = algorithm.losses(algorithm.read(batch))
 
     def of_state(latent: Latent, logits: Tensor, observation: Tensor) -> float:
-        (predicted,) = model.decoder(latent.features)
+        (predicted,) = model.decoder(Observations(latent.features))
         squares = ((numpy(predicted)[0] - symlog(numpy(observation)[0])) ** 2).sum()
         divergence = max(kl(numpy(logits)[0], numpy(model.prior(latent.recurrent))[0]), free_nats)
         return float(squares) + (0.7 + 0.2) * divergence
@@ -271,8 +272,10 @@ def test_the_loss_of_the_model_is_the_papers(name: str, free_nats: float, monkey
                 if "first" in step:
                     loss += of_state(step["now"], step["first"], step[OBS])
                 features = step["after"].features
-                at_reward = two_hot_cross_entropy(numpy(model.reward(features).logits)[0], float(step[REW]))
-                logit = float(model.goes_on(features))
+                at_reward = two_hot_cross_entropy(
+                    numpy(model.reward(Observations(features)).logits)[0], float(step[REW])
+                )
+                logit = float(model.goes_on(Observations(features)))
                 of_end = np.log1p(np.exp(-logit if step[DISCOUNT] else logit))
                 total += float(batch[WEIGHTS][row]) * (loss + at_reward + of_end)
                 if "first" not in step:
@@ -358,8 +361,12 @@ def test_imagined_sequences_follow_policy_and_prior(actions: str, monkeypatch: p
             torch.testing.assert_close(imagined.features[step], latent.features)
             recurrent = model.sequence(*latent, algorithm.codec.features(algorithm.codec.clip(imagined.action[step])))
             latent = drawn(recurrent, model.prior(recurrent), most_likely(None))
-            torch.testing.assert_close(imagined.reward[step], model.reward(latent.features).mean, rtol=1e-3, atol=1e-3)
-            torch.testing.assert_close(imagined.discount[step], 0.9 * torch.sigmoid(model.goes_on(latent.features)))
+            torch.testing.assert_close(
+                imagined.reward[step], model.reward(Observations(latent.features)).mean, rtol=1e-3, atol=1e-3
+            )
+            torch.testing.assert_close(
+                imagined.discount[step], 0.9 * torch.sigmoid(model.goes_on(Observations(latent.features)))
+            )
         torch.testing.assert_close(imagined.features[4], latent.features)
 
 
@@ -374,9 +381,9 @@ def test_losses_of_policy_and_critic_are_the_papers(actions: str) -> None:
 
     features = imagined.features.detach()
     with torch.no_grad():
-        critic: TwoHotPrediction = algorithm.critic(features.flatten(0, 1))
+        critic: TwoHotPrediction = algorithm.critic(Observations(features.flatten(0, 1)))
         logits, values = (numpy(each).reshape(5, len(rows), -1) for each in (critic.logits, critic.mean))
-        average = numpy(algorithm.average_critic(features.flatten(0, 1)).mean).reshape(5, len(rows))
+        average = numpy(algorithm.average_critic(Observations(features.flatten(0, 1))).mean).reshape(5, len(rows))
     reward, discount = numpy(imagined.reward)[..., 0], numpy(imagined.discount)[..., 0]
     returns = np.zeros((5, len(rows)))
     returns[4] = values[4, :, 0]
@@ -402,9 +409,8 @@ def test_losses_of_policy_and_critic_are_the_papers(actions: str) -> None:
 
 def likelihood_by_hand(algorithm: Any, features: Tensor, action: Tensor) -> tuple[float, float]:
     """The log probability of an action, and the policy's entropy."""
-    hidden, head = algorithm.pi
     with torch.no_grad():
-        numbers = numpy(head.layer(hidden(features[None])))[0]
+        numbers = numpy(algorithm.pi.head.layer(algorithm.pi.body(features[None])))[0]
     if action.dtype == torch.int64:
         plain = np.exp(numbers) / np.exp(numbers).sum()
         probabilities = 0.99 * plain + 0.01 / len(plain)

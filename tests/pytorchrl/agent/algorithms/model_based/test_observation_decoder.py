@@ -10,6 +10,7 @@ from torch import nn
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.encoders import some_observations
+from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.model_based.observation_decoder import (
     ObservationHead,
     ObservationTargets,
@@ -69,7 +70,7 @@ def test_a_model_predicts_what_it_is_shown(name: str) -> None:
     algorithm, seen = made(name)
     model = algorithm.model
     targets = model.targets(seen)
-    predicted = model.decoder(torch.zeros(ROWS, model.num_features))
+    predicted = model.decoder(Observations(torch.zeros(ROWS, model.num_features)))
     expected = [SHAPES[name]] if name != "dict" else None
     assert [part.shape for part in predicted] == [part.shape for part in targets]
     assert expected is None or [tuple(part.shape[1:]) for part in targets] == expected
@@ -110,7 +111,7 @@ def test_normalised_numbers_are_predicted_as_networks_see_them() -> None:
 def test_pixels_are_predicted_between_0_and_1(name: str, low: float, high: float) -> None:
     algorithm, seen = made(name)
     (target,) = algorithm.model.targets(seen)
-    (predicted,) = algorithm.model.decoder(10 * torch.randn(ROWS, algorithm.model.num_features))
+    (predicted,) = algorithm.model.decoder(Observations(10 * torch.randn(ROWS, algorithm.model.num_features)))
     pixels = (seen.float() - low) / (high - low)
     axes = pixels if pixels.shape[1:] == target.shape[1:] else pixels.movedim(-1, 1)
     torch.testing.assert_close(target, axes)

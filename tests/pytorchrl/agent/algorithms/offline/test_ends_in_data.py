@@ -7,7 +7,7 @@ import torch
 
 import pytorchrl as prl
 from storages.transition import DISCOUNT, OBS2
-from tests.support.by_hand import copies, replayed
+from tests.support.by_hand import copies, replayed, with_next_actions
 from tests.support.comparison import assert_equal
 from tests.support.proposing import STORED, linear_learner
 from tests.support.soft_critics import made, n_step_batch
@@ -20,6 +20,8 @@ ALGORITHMS: dict[str, Any] = {
     "DiscreteBCQ": lambda: (linear_learner_of_values(prl.DiscreteBCQ), batch_of_windows()),
     "DiscreteCQL": lambda: (linear_learner_of_values(prl.DiscreteCQL), batch_of_windows()),
     "TD3BC": lambda: (made(prl.TD3BC), n_step_batch()),
+    "ReBRAC": lambda: (made(prl.ReBRAC), with_next_actions(n_step_batch())),
+    "FQL": lambda: (made(prl.FQL), n_step_batch()),
     # CQL without its gaps, which use the policy's actions in next states.
     "CQL": lambda: (made(prl.CQL, conservative_weight=0.0), n_step_batch()),
     "EDAC": lambda: (made(prl.EDAC, num_critics=3), n_step_batch()),

@@ -17,6 +17,8 @@ from tests.support.training import train
 
 PENDULUM: dict[str, tuple[Any, dict[str, Any]]] = {
     "TD3BC": (prl.TD3BC, {"alpha": 1.0}),
+    "ReBRAC": (prl.ReBRAC, {"policy_penalty": 0.2, "critic_penalty": 0.5}),
+    "FQL": (prl.FQL, {"lr_flow": 1e-3, "alpha": 1.0}),
     "CQL": (prl.CQL, {"num_samples": 3, "conservative_weight": 1.0}),
     "CQL, Lagrange multiplier": (prl.CQL, {"num_samples": 3, "lagrange_threshold": 1.0}),
     "CalQL": (prl.CalQL, {"num_samples": 3, "conservative_weight": 1.0}),

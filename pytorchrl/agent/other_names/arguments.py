@@ -1,0 +1,86 @@
+"""Arguments that other libraries have where runs and environments are made, and their names here."""
+
+from pytorchrl.agent.other_names.methods import each
+from storages.component.other_names import OtherNames
+
+_STEPS = {"target_steps": "target_steps, in environment transitions", "": "target_steps of prl.Learner"}
+_FOLDER = {"log_dir": "log_dir", "": "log_dir of prl.Learner"}
+_LOGGERS = {"log_to": 'log_to=("tensorboard",) or ("wandb",)', "": 'log_to=("tensorboard",) of prl.Learner'}
+_CALLBACKS = {"callbacks": "callbacks, a list", "": "callbacks of prl.Learner"}
+_PROGRESS = {
+    "progress": "progress, where False prints nothing",
+    "": "learner.run(progress=False), which prints nothing",
+}
+_LOG_EVERY = {"log_every": "log_every, in environment transitions", "": "log_every of prl.Learner"}
+_CHECKPOINTS = {"checkpoint_every": "checkpoint_every", "": "checkpoint_every of learner.run"}
+_SCHEME = {"scheme": 'scheme, such as prl.compose("PPO", "CartPole-v1")'}
+_TRAINING = {
+    "train_envs_factory": 'train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=8)',
+    "scheme": 'scheme, such as prl.compose("PPO", "CartPole-v1")',
+}
+_TESTS = {
+    "test_envs_factory": 'test_envs_factory=prl.VecEnv.create_factory("CartPole-v1")',
+    "": "test_envs_factory of prl.Scheme",
+}
+_ENVIRONMENTS = {"num_envs": "num_envs", "": "num_envs of prl.VecEnv.create_factory"}
+_OF_ALGORITHM = {"": "a hyper-parameter of the algorithm, such as prl.compose(prl.PPO.create_factory(lr=1e-3), env)"}
+
+_OF_BOTH: OtherNames = {
+    **each("total_timesteps timesteps n_timesteps total_steps max_steps num_timesteps steps target_steps", _STEPS),
+    **each("n_iterations num_iterations epochs max_epochs num_epochs max_epoch episodes num_episodes", _STEPS),
+    **each("logdir log_folder log_path save_path save_dir output_dir checkpoint_dir run_dir outdir", _FOLDER),
+    **each("tensorboard_log tb_log_name logger loggers wandb tensorboard use_wandb track", _LOGGERS),
+    **each("callback callbacks hooks step_hooks", _CALLBACKS),
+    **each("verbose progress_bar quiet show_progress", _PROGRESS),
+    **each("log_interval log_freq log_frequency report_interval", _LOG_EVERY),
+    **each("checkpoint_freq checkpoint_interval checkpoint_frequency save_freq save_interval", _CHECKPOINTS),
+    **each("eval_env test_env test_envs eval_envs evaluation_env", _TESTS),
+    **each("eval_freq eval_interval evaluation_interval", {"": "test_every of the algorithm, in transitions"}),
+    **each("n_eval_episodes eval_episodes num_eval_episodes", {"": "num_test_episodes of the algorithm"}),
+    **each("n_envs num_envs nenvs num_processes", _ENVIRONMENTS),
+    **each("num_workers num_env_runners num_rollout_workers n_jobs", {"": "num_collectors of prl.RayScheme"}),
+    **each("gamma learning_rate batch_size learning_starts ent_coef clip_range tau", _OF_ALGORITHM),
+    **each("buffer_size n_steps", {"": "size of the storage, such as prl.ReplayBuffer.create_factory(size=100_000)"}),
+    **each("policy_kwargs net_arch hidden_sizes", {"": "hyper-parameters of the actor, such as hidden_sizes"}),
+}
+LEARNER_NAMES: OtherNames = {
+    **_OF_BOTH,
+    **each("env envs environment algo algorithm agent model policy trainer config", _SCHEME),
+    **{name: {"": f"{name} of prl.Scheme"} for name in ("seed", "device", "normalize_rewards")},
+    **each("reset_num_timesteps", {"": "prl.Learner.resume(log_dir, target_steps=200_000), which continues a run"}),
+    **each("resume load checkpoint", {"": "prl.Learner.resume(log_dir), which continues a run"}),
+}
+"""Of learners and of their method ``run``."""
+SCHEME_NAMES: OtherNames = {
+    **_OF_BOTH,
+    **each("env envs environment train_env train_envs env_factory env_id env_name", _TRAINING),
+    **each("algo algorithm agent", {"algo_factory": "algo_factory=prl.PPO.create_factory()"}),
+    **each(
+        "actor policy model network networks",
+        {"actor_factory": "actor_factory=prl.OnPolicyActor.create_factory(), or prl.OffPolicyActor.create_factory()"},
+    ),
+    **each(
+        "storage buffer replay_buffer memory",
+        {"storage_factory": "storage_factory=prl.ReplayBuffer.create_factory(size=100_000)"},
+    ),
+    **each("rollout_buffer", {"storage_factory": "storage_factory=prl.GAEBuffer.create_factory(size=128)"}),
+    **each("random_seed", {"seed": "seed"}),
+    **each("log_dir", _FOLDER),
+    **each("log_to", _LOGGERS),
+}
+"""Of schemes and of ``compose``."""
+ENVIRONMENT_NAMES: OtherNames = {
+    **each("n_envs nenvs n_env num_env num_processes training_num", {"num_envs": "num_envs"}),
+    **each("env_id env_name id name env_fn env_fns task task_id", {"env": "env"}),
+    **each("seed", {"": "seed of Scheme"}),
+    **each("vec_env_cls vectorization asynchronous context", {"mode": 'mode="async", for copies in processes'}),
+    **each("vec_env_kwargs", {"mode": "mode"}),
+    **each("wrapper wrapper_class env_wrappers", {"wrappers": "wrappers, a list"}),
+    **each("make_kwargs kwargs env_config", {"env_kwargs": "env_kwargs"}),
+    **each("frame_stack n_stack stack_num", {"wrappers": 'wrappers=[("FrameStackObservation", {"stack_size": 4})]'}),
+    **each("max_episode_steps", {"env_kwargs": 'env_kwargs={"max_episode_steps": 500}'}),
+    **each("render_mode", {"env_kwargs": 'env_kwargs={"render_mode": "rgb_array"}'}),
+    **each("monitor_dir", {"": "no setting: learners log the returns of all episodes"}),
+    **each("autoreset_mode", {"": "no setting: copies are reset in the step in which their episode ends"}),
+}
+"""Of vector environments."""
