@@ -108,6 +108,7 @@ NEEDED = {
     **dict.fromkeys(("AIRL", "AMP", "GAIL", "PPOD"), "give it sources="),
     "BehaviourCloning": "learns from a data set",
     "DAgger": "expert must be a function",
+    "DreamerV3": 'give the actor memory="gru"',
     "HyAR": "wrappers=['JoinActions'] joins",
     "R2D2": 'give it memory="lstm"',
     "Rainbow": "give the actor noisy=True",
@@ -135,7 +136,7 @@ def test_every_algorithm_is_composed_by_default_or_names_what_it_needs() -> None
         assert needed in errors[name]
 
 
-@pytest.mark.parametrize(("name", "num_envs"), [("Rainbow", 1), ("R2D2", 4)])
+@pytest.mark.parametrize(("name", "num_envs"), [("Rainbow", 1), ("R2D2", 4), ("DreamerV3", 4)])
 def test_presets_of_the_command_line_equal_the_small_ones_of_the_classes(name: str, num_envs: int) -> None:
     chosen = {"algorithm": {"name": name}, "env": {"name": "CartPole-v1"}}
     parts = make_parts(merge_descriptions(preset_of(name, "CartPole-v1")[0], chosen))
@@ -144,7 +145,8 @@ def test_presets_of_the_command_line_equal_the_small_ones_of_the_classes(name: s
         "test_every": 0
     }
     assert parts.actor == small["actor_factory"]
-    assert parts.storage.config == prl.PERBuffer.create_factory(**small["storage_factory"].hyper_parameters).config
+    storage = small["storage_factory"]
+    assert parts.storage.config == storage.cls.create_factory(**storage.hyper_parameters).config
     assert parts.envs.hyper_parameters["num_envs"] == num_envs
 
 
