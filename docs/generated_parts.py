@@ -288,7 +288,7 @@ def _fits(cls: Class, source: str, storage: Any, memory: MemoryKind | None) -> b
     sources: dict[str, Any] = {
         name: _storage_factory(
             each,
-            in_sequences=memory is not None or cls.sources[name].segments,
+            in_sequences=memory is not None or cls.sources[name].segments or cls.sources[name].multi_step_rows,
             in_episodes=cls.sources[name].whole_episodes,
             is_dropped=not cls.sources[name].values,
         )

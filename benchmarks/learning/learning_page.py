@@ -28,9 +28,10 @@ def _table_of(name: str) -> Callable[..., None]:
     """Return the command of a page that compares algorithms in tasks."""
 
     def command(arguments: tyro.conf.OmitArgPrefixes[learning_table.Arguments], only: Tasks = ()) -> None:
-        known = tuple(PAGES[name].tasks)
+        known = PAGES[name].tasks
         _check_tasks(only, known)
-        learning_table.make_page(name, only or known, arguments)
+        usual = tuple(task for task, settings in known.items() if not settings.on_request)
+        learning_table.make_page(name, only or usual, arguments)
 
     return command
 
@@ -56,6 +57,7 @@ PAGE_COMMANDS: dict[str, Callable[..., Any]] = {
     "policies": _table_of("policy-learning"),
     "mujoco": _table_of("mujoco"),
     "strategies": _table_of("replay-strategies"),
+    "bodies": _table_of("bodies"),
     "imitation": _stages_of(IMITATION),
     "online": _stages_of(ONLINE),
     "collectors": _stages_of(COLLECTORS),

@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 import pytorchrl as prl
+from benchmarks.learning.bodies_compositions import BODIES
 from benchmarks.learning.learning_task import Page, Task
 from benchmarks.learning.mujoco_compositions import MUJOCO
 from benchmarks.learning.policies_compositions import POLICIES
@@ -226,7 +227,13 @@ def _train(run: Run) -> tuple[float, float | None] | None:
         learner = prl.Learner.resume(run.folder, scheme=scheme)
     else:
         shutil.rmtree(run.folder, ignore_errors=True)  # a run that was killed before its first checkpoint
-        learner = prl.Learner(scheme, run.target_steps, run.folder, log_every=_steps_of_a_record(run))
+        learner = prl.Learner(
+            scheme,
+            run.target_steps,
+            run.folder,
+            log_every=_steps_of_a_record(run),
+            callbacks=composition.callbacks(),
+        )
     begun_at, begun = scheme.steps, time.process_time()
     finished = learner.run(checkpoint_every=_steps_of_a_record(run) * _RECORDS_OF_A_CHECKPOINT)
     seconds, steps = time.process_time() - begun, scheme.steps - begun_at
@@ -283,6 +290,7 @@ def _steps_of_a_record(run: Run) -> int:
 
 
 PAGES: Mapping[str, Page] = {
+    "bodies": BODIES,
     "mujoco": MUJOCO,
     "policy-learning": POLICIES,
     "replay-strategies": STRATEGIES_PAGE,

@@ -140,6 +140,12 @@ def _outcome(run: Run) -> str:
 
 def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
     page = PAGES[name]
+    tasks = {
+        task_name: task
+        for task_name, task in page.tasks.items()
+        if not task.on_request or any(run.result is not None for run in by_task[task_name])
+    }
+    by_task = {task_name: by_task[task_name] for task_name in tasks}
     lines = [
         f"# {page.title}",
         "",
@@ -151,7 +157,7 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
         "",
         *([] if page.baseline is None else _over_all_tasks(page, page.baseline, by_task)),
     ]
-    for task_name, task in page.tasks.items():
+    for task_name, task in tasks.items():
         by_algorithm: dict[str, list[Run]] = {algorithm: [] for algorithm in task.algorithms}
         for run in by_task[task_name]:
             by_algorithm[run.algorithm].append(run)
@@ -171,7 +177,7 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
 
 def _over_all_tasks(page: Page, baseline: str, by_task: Mapping[str, Sequence[Run]]) -> list[str]:
     """Return the section that compares all compositions over the tasks for which all runs of the baseline are there."""
-    of_baseline = {task: _returns(by_task[task], baseline) for task in page.tasks}
+    of_baseline = {task: _returns(runs, baseline) for task, runs in by_task.items()}
     complete = [task for task, runs in of_baseline.items() if len(runs) >= len(page.tasks[task].seeds)]
     lines = [
         "## All tasks",

@@ -1,6 +1,6 @@
 """Tasks, the compositions that are trained in them, and the pages that show the results."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,6 +20,8 @@ class Composition:
     """Threshold instead of the task's."""
     wrappers: tuple[Any, ...] = ()
     """Wrappers of rewards, beside the task's."""
+    callbacks: Callable[[], Sequence[prl.Callback]] = tuple
+    """Makes the callbacks of a run."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Task:
     """Wrappers of rewards; returns are of the unwrapped environment."""
     about: str = ""
     """What distinguishes it from other tasks of the page with the same environment."""
+    on_request: bool = False
+    """Whether only ``--only`` runs it; the page has it once one of its runs has finished."""
 
     @property
     def title(self) -> str:

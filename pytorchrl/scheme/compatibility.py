@@ -237,12 +237,15 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
         return reason
     if needs.whole_episodes and (reason := _mismatch_of_whole_episodes(algorithm, storage, sequences)):
         return reason
+    if needs.multi_step_rows and sequences is None:
+        return _need_of_sequences(algorithm, storage)
     if memory is not None and sequences is None:
         return (
             f"{actor.name} has a memory ({described_memory(memory)}), which learns from sequences, but {storage.name} "
             f"makes batches of single transitions; give it sequences=Sequences(length=...) or sequences=Episodes()"
         )
-    if memory is None and sequences is not None and not (needs.sequences or needs.segments or needs.whole_episodes):
+    takes_sequences = needs.sequences or needs.segments or needs.whole_episodes or needs.multi_step_rows
+    if memory is None and sequences is not None and not takes_sequences:
         return (
             f"{storage.name} makes batches of {sequences}, but {actor.name} has no memory to learn from them; give it "
             f'memory="gru", or the storage sequences=None'
@@ -296,11 +299,15 @@ def _mismatch_of_segments(algorithm: str, storage: Factory[Storage], sequences: 
     if storage.hyper_parameters.get("rate_limit") is not None:
         return f"{algorithm} sets its replay ratio itself; leave out the rate_limit of {storage.name}"
     if sequences is None:
-        return (
-            f"{algorithm} learns from sequences, but {storage.name} makes batches of single transitions; give it "
-            f"sequences=Sequences(length=...) or sequences=Episodes()"
-        )
+        return _need_of_sequences(algorithm, storage)
     return _mismatch_of_sums(algorithm, storage)
+
+
+def _need_of_sequences(algorithm: str, storage: Factory[Storage]) -> str:
+    return (
+        f"{algorithm} learns from sequences, but {storage.name} makes batches of single transitions; give it "
+        f"sequences=Sequences(length=...) or sequences=Episodes()"
+    )
 
 
 def _mismatch_of_whole_episodes(algorithm: str, storage: Factory[Storage], sequences: Any) -> str | None:

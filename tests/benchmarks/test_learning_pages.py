@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import gymnasium as gym
 import pytest
 
 import pytorchrl as prl
-from benchmarks.learning import learning_runs, learning_table
+from benchmarks.learning import learning_page, learning_runs, learning_table
 from tests.support import warm_interpreter
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "learning" / "learning_page.py"
@@ -137,7 +137,7 @@ def test_the_command_trains_and_reuses_finished_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.quick_share(0.5)
-@pytest.mark.parametrize("page", ["values", "policy-learning", "mujoco", "replay-strategies"])
+@pytest.mark.parametrize("page", ["values", "policy-learning", "mujoco", "replay-strategies", "bodies"])
 def test_every_composition_of_a_page_can_be_trained(benchmark: Any, page: str) -> None:
     for task in benchmark.PAGES[page].tasks.values():
         if task.package is not None and importlib.util.find_spec(task.package) is None:
@@ -185,6 +185,35 @@ def test_a_peer_has_networks_of_the_size_of_ours_and_the_same_settings(
         assert (ours.mini_batch_size, ours.start_steps) == (theirs.batch_size, theirs.learning_starts)
         assert 1 - ours.polyak == pytest.approx(theirs.tau)
     scheme.close()
+
+
+def test_a_task_on_request_is_on_the_page_once_one_of_its_runs_has_finished(
+    benchmark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders: dict[str, Any] = {"docs": tmp_path, "runs": tmp_path / "runs", "kept": tmp_path / "kept", "processes": 0}
+    learning_page.PAGE_COMMANDS["bodies"](benchmark.Arguments(**folders))
+    # Four bodies with two seeds each: none of the tasks on request.
+    assert capsys.readouterr().out.startswith("8 runs, 0 of them finished\n")
+    assert "Walker2d" not in (tmp_path / "bodies.md").read_text()
+    write_result(benchmark, benchmark.runs_of("bodies", "walker2d", tmp_path / "runs")[0], 123.0)
+    learning_page.PAGE_COMMANDS["bodies"](benchmark.Arguments(**folders), only=("walker2d",))
+    assert "1 of 20 runs have finished" in " ".join((tmp_path / "bodies.md").read_text().split())
+    assert row_of("SimBa", tmp_path / "bodies.md")[1:3] == ["missing", "missing"]
+    assert "| `MLP` | 123.0 | missing | missing |" in (tmp_path / "bodies.md").read_text()
+
+
+@pytest.mark.long
+def test_the_callbacks_of_a_composition_are_called_in_its_runs(
+    benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = benchmark.PAGES["values"].tasks["cartpole"]
+    resetting = replace(task.compositions["DQN"], callbacks=lambda: [prl.ResetNetworks(every=30)])
+    page = replace(benchmark.PAGES["values"], tasks={"cartpole": replace(task, compositions={"DQN": resetting})})
+    monkeypatch.setattr(learning_runs, "PAGES", {"values": page})
+    monkeypatch.setattr(learning_table, "PAGES", {"values": page})
+    run = benchmark.runs_of("values", "cartpole", tmp_path / "runs", target_steps=1_300)[0]
+    learning_runs.make_run(run)
+    assert any(record.get("train/resets") for record in run.records)
 
 
 def test_strategies_are_compared_over_the_tasks_that_are_complete(benchmark: Any, tmp_path: Path) -> None:

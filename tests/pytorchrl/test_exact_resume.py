@@ -45,7 +45,7 @@ def off_policy(
     )
 
 
-ACTOR = ("memory", "noisy", "dueling", "normalize_observations")
+ACTOR = ("memory", "noisy", "dueling", "normalize_observations", "body", "per_network")
 ENVS = ("env_kwargs", "wrappers", "mode", "replay_on_resume")
 EVALUATED = {"test_every": 70, "num_test_episodes": 2}
 
@@ -76,6 +76,12 @@ def r2d2(memory: Any) -> Callable[[], prl.Scheme]:
     sequences = prl.Sequences(6, burn_in=2, overlap=3)
     storage = priorities(n_step=5, alpha=0.9, beta=0.6, epsilon=1e-6, sequences=sequences)
     return off_policy(prl.R2D2, storage, num_envs=3, target_update_interval=4, memory=memory)
+
+
+def dreamer(env: str = "CartPole-v1", sequences: Any = None, **settings: Any) -> Callable[[], prl.Scheme]:
+    storage = priorities(n_step=1, alpha=0.9, sequences=sequences or prl.Sequences(8, across_episodes=True))
+    sizes = {"num_latents": 3, "num_classes": 4, "num_bins": 21, "horizon": 4}
+    return off_policy(prl.DreamerV3, storage, env, num_envs=3, memory="gru", **sizes, **settings)
 
 
 def td3(policy_delay: int, **settings: Any) -> Callable[[], prl.Scheme]:
@@ -185,6 +191,14 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "SAC": sac(1),
     "SAC in 4 environments": sac(4),
     "SAC with a memory": sac(2, "gru"),
+    "SAC of residual networks with weight decay": off_policy(
+        prl.SAC,
+        env="Pendulum-v1",
+        body="simba",
+        normalize_observations=True,
+        per_network={"critics": {"body": "bronet", "hidden_sizes": (6, 6)}},
+        optimizer=prl.AdamW(weight_decay=0.1),
+    ),
     "QR-DQN with priorities and n steps": qrdqn(),
     "QR-DQN with a memory": qrdqn(memory="gru"),
     "Rainbow": off_policy(
@@ -198,6 +212,8 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "SAC with a memory of one's own": sac(2, MinimalGatedUnit),
     "R2D2": r2d2("lstm"),
     "R2D2 with stacked memories of one's own": r2d2(("lstm", WithTrace, LinearAfterGRU)),
+    "DreamerV3": dreamer(update_every=9, **EVALUATED),
+    "DreamerV3 with a burn-in": dreamer("Pendulum-v1", prl.Sequences(5, burn_in=4), normalize_observations=True),
     "IQN of noisy layers with priorities and n steps": iqn(),
     "IQN with a memory": iqn(memory="gru"),
     "SARSA with priorities and n steps": sarsa("taken"),
@@ -227,6 +243,14 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "n-step Q-learning": nstep_q_learning(),
     "n-step Q-learning with a memory": nstep_q_learning(memory="lstm"),
     "TD3 with priorities and n steps": td3(2),
+    "MRQ of sequences, stopped between phases of its encoders": off_policy(
+        prl.MRQ,
+        prl.PERBuffer.create_factory(size=60, alpha=0.4, sequences=prl.Sequences(5)),
+        "Pendulum-v1",
+        target_update_interval=4,
+        action_features=4,
+        num_bins=9,
+    ),
     "TD3 with a memory, stopped in the middle of its delay": td3(4, memory="lstm"),
     "NAF with priorities and n steps": naf(),
     "NAF with a memory": naf(memory="gru"),
@@ -280,7 +304,19 @@ def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> P
     return learner.log_dir
 
 
-SLOW = ("NAF", "RND", "SACDiscrete", "R2D2", "memory", "processes", "frames", "normalised", "hindsight", "recency")
+SLOW = (
+    "NAF",
+    "DreamerV3 with",
+    "RND",
+    "SACDiscrete",
+    "R2D2",
+    "memory",
+    "processes",
+    "frames",
+    "normalised",
+    "hindsight",
+    "recency",
+)
 
 
 @pytest.mark.quick_share(0.07, long=0.6)

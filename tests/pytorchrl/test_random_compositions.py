@@ -45,7 +45,9 @@ OWN_MEMORIES = [("lstm", MinimalGatedUnit), LinearAfterGRU]
 MEMORIES: dict[str, list[Any]] = {
     "DecisionTransformer": [None],
     "R2D2": ["gru", "lstm", *OWN_MEMORIES],
+    "DreamerV3": ["gru"],
     "CrossQ": [None],
+    "MRQ": [None],
     **{name: [None] for name in WITH_MODELS},
 }
 REPLAY: dict[str, Any] = {
@@ -137,8 +139,9 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
     body |= {one.extras: True} if one.extras != "plain" else {}
     cls, settings_, _ = (OFF_POLICY | ON_POLICY)[one.algorithm]
     in_segments = cls.sources["main"].segments
+    in_sequences = one.memory or in_segments or cls.sources["main"].multi_step_rows
     in_episodes = cls.sources["main"].whole_episodes
-    windows: dict[str, Any] = {"sequences": WINDOWS[one.window] if one.memory or in_segments else None}
+    windows: dict[str, Any] = {"sequences": WINDOWS[one.window] if in_sequences else None}
     if in_episodes:
         windows = {"sequences": prl.Episodes()}
     sources: dict[str, Any] = {}

@@ -32,6 +32,8 @@ ACTIONS: dict[str, Any] = {
 }
 PLAIN = [kind for kind in ACTIONS if kind != "hybrid"]
 """Kinds of actions, without a Box that stands for a choice and its parameters."""
+WITH_MEMORY = (prl.R2D2, prl.DreamerV3)
+"""Algorithms that need an actor with a memory."""
 FEW_QUANTILES = {"num_quantiles": 5, "num_target_quantiles": 4, "num_action_quantiles": 3, "num_cosines": 4}
 OFF_POLICY: dict[str, Any] = {
     "DQN": (prl.DQN, {}, ["discrete"]),
@@ -58,6 +60,28 @@ OFF_POLICY: dict[str, Any] = {
     "PDDM": (prl.PDDM, {"planner": prl.planners.PathIntegral(3, num_samples=5, smoothing=0.3)}, ["bounded"]),
     "MBMPC": (prl.MBMPC, {"planner": prl.planners.RandomShooting(3, 5)}, ["bounded"]),
     "MBPO": (prl.MBPO, {"ensemble_size": 2, "rollout_length": 2, "num_mini_batch": 2}, ["bounded"]),
+    "DreamerV3": (
+        prl.DreamerV3,
+        {"num_latents": 3, "num_classes": 4, "num_bins": 11, "horizon": 3, "entropy_coef": 10.0, "lr_pi": 1e-2},
+        PLAIN,
+    ),
+    "TDMPC2": (
+        prl.TDMPC2,
+        {
+            "planner": prl.planners.ElitePathIntegral(3, 2, 6, 3, 2),
+            "latent_size": 6,
+            "simplex_size": 3,
+            "num_critics": 3,
+            "num_bins": 11,
+            "pretraining_updates": 2,
+        },
+        ["bounded"],
+    ),
+    "TDMPC2, by the policy": (
+        prl.TDMPC2,
+        {"planner": None, "latent_size": 4, "simplex_size": 2, "num_bins": 5, "pretraining_updates": 0},
+        ["bounded"],
+    ),
     "SAC": (prl.SAC, {}, ["bounded"]),
     "SAC, gSDE": (prl.SAC, {"distribution": prl.heads.GSDEPolicy(5, squash=True)}, ["bounded"]),
     "SACDiscrete": (prl.SACDiscrete, {}, ["discrete"]),
@@ -73,6 +97,11 @@ OFF_POLICY: dict[str, Any] = {
     "MPO": (prl.MPO, {"num_samples": 3, "target_update_interval": 2}, ["bounded"]),
     "MPODiscrete": (prl.MPODiscrete, {}, ["discrete"]),
     "TD3": (prl.TD3, {}, ["bounded"]),
+    "MRQ": (
+        prl.MRQ,
+        {"target_update_interval": 2, "action_features": 4, "num_bins": 7, "optimizer": prl.Adam()},
+        ["bounded"],
+    ),
     "HyAR": (
         prl.HyAR,
         {"pretraining_updates": 3, "representation_every": 3, "representation_updates": 2, "latent_size": 2},

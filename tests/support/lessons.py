@@ -15,7 +15,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 import pytorchrl as prl
-from tests.support.every_algorithm import ACTIONS, OFF_POLICY, ON_POLICY, Constant, expert_data
+from tests.support.every_algorithm import ACTIONS, OFF_POLICY, ON_POLICY, WITH_MEMORY, Constant, expert_data
 
 BODY: dict[str, Any] = {"hidden_sizes": (5, 4), "activation": "tanh"}
 
@@ -70,7 +70,7 @@ class Case:
     @property
     def memory(self) -> dict[str, Any]:
         """The memory of the actor, where the algorithm needs one."""
-        return {"memory": "gru", "memory_size": 4} if self.algorithm is prl.R2D2 else {}
+        return {"memory": "gru", "memory_size": 4} if self.algorithm in WITH_MEMORY else {}
 
     def __str__(self) -> str:
         return f"{self.name}-{self.actions}"
@@ -79,22 +79,25 @@ class Case:
 CASES = [Case(name, actions) for name, (_, _, kinds) in (OFF_POLICY | ON_POLICY).items() for actions in kinds]
 
 
-def make_scheme(case: Case, algorithm: type[prl.Algorithm] | None = None, **changes: Any) -> prl.Scheme:
+def make_scheme(
+    case: Case, algorithm: type[prl.Algorithm] | None = None, body: Mapping[str, Any] = BODY, **changes: Any
+) -> prl.Scheme:
     """Make a scheme of a case, with changed hyper-parameters; a subclass may stand for the algorithm."""
     needs = case.algorithm.sources["main"]
     envs = prl.VecEnv.create_factory(Wandering, 2, env_kwargs={"actions": ACTIONS[case.actions]})
     factory = (algorithm or case.algorithm).create_factory(**case.settings | changes)
-    windows: dict[str, Any] = {"sequences": prl.Sequences(4)} if case.memory or needs.segments else {}
+    in_sequences = case.memory or needs.segments or needs.multi_step_rows
+    windows: dict[str, Any] = {"sequences": prl.Sequences(4)} if in_sequences else {}
     if needs.whole_episodes:
         windows = {"sequences": prl.Episodes()}
     replay = prl.ReplayBuffer.create_factory(size=40, **windows)
     data = prl.from_dataset(replay, _data(case.actions)) if "box" not in case.actions else None
     if case.name in OFF_POLICY:
-        actor = prl.OffPolicyActor.create_factory(**BODY, **case.memory)
+        actor = prl.OffPolicyActor.create_factory(**body, **case.memory)
         if not needs.collected:
             return prl.Scheme(factory, actor, data, test_envs_factory=envs, seed=3)
         return prl.Scheme(factory, actor, replay, envs, seed=3)
-    actor = prl.OnPolicyActor.create_factory(**BODY)
+    actor = prl.OnPolicyActor.create_factory(**body)
     storage = _rollouts(needs).create_factory(size=8, **({} if needs.values else {"cut_episodes": "drop"}))
     sources: dict[str, Any] = {"expert": data} if "expert" in case.algorithm.sources else {}
     if "demonstrations" in case.algorithm.sources:

@@ -1,5 +1,6 @@
 """The networks of an agent: the user chooses their bodies, the algorithm their heads."""
 
+import keyword
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -10,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.action_mask import ActionMask
-from pytorchrl.agent.actors.bodies import Body, RecurrentBody, flat
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody, VectorBody, flat
+from pytorchrl.agent.actors.body_kinds import BodyKind, check_bodies, make_hidden_layers
 from pytorchrl.agent.actors.codec import ActionCodec
-from pytorchrl.agent.actors.encoders import ExtractorKind, described, named
+from pytorchrl.agent.actors.encoders import ExtractorKind, described, named, output_size_of
 from pytorchrl.agent.actors.float32_conversion import Float32Conversion
 from pytorchrl.agent.actors.layers.linear_layers import Initialisation, NoisyLinear, linear_layer
-from pytorchrl.agent.actors.layers.mlp import MLP, Activation, Layers
+from pytorchrl.agent.actors.layers.mlp import Activation, Layers
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.network import Ensemble, Network
 from pytorchrl.agent.actors.per_network import (
@@ -68,9 +70,14 @@ class Actor(Component, nn.Module):
     """The networks of an agent, which the algorithm makes as it needs them.
 
     Args:
-        hidden_sizes: units of the fully connected layers after the feature extractor.
-        activation: activation function after each layer.
-        initialisation: of the body's weights, "orthogonal" or torch's "uniform".
+        hidden_sizes: units of the fully connected layers after the feature extractor, or features of each residual
+            block, which are equal.
+        body: hidden layers of these sizes: "mlp", fully connected ones; "simba" (Lee et al., arXiv 2410.09754) or
+            "bronet" (Nauman et al., arXiv 2405.16158), residual networks with layer normalisation, ReLU and initial
+            weights of their own; or a class or function of (input_size, hidden_sizes) that makes a module from
+            (B, input_size) to (B, n).
+        activation: activation function after each layer of "mlp".
+        initialisation: of weights of feature extractor and "mlp", "orthogonal" or torch's "uniform".
         shared_body: let networks of observations alone, such as policy and value function, share all but their heads.
         memory: recurrent layer after the body: "gru", "lstm", a class or function of (input_size, size) that makes a
             module with the interface of ``torch.nn.GRUCell`` or ``torch.nn.GRU``, or a sequence of these, one for each
@@ -119,6 +126,7 @@ class Actor(Component, nn.Module):
     role, example = "actor_factory", "hidden_sizes=(256, 256)"
 
     hidden_sizes: Sequence[Count] = (256, 256)
+    body: BodyKind = "mlp"
     activation: Activation = "relu"
     initialisation: Initialisation = "uniform"
     shared_body: bool = False
@@ -156,10 +164,11 @@ class Actor(Component, nn.Module):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Check the memory, and the settings of single networks."""
+        """Check hidden layers and memory, and the settings of single networks."""
         super().check_hyper_parameters(hyper_parameters)
         per_network, shared_body = hyper_parameters["per_network"], hyper_parameters["shared_body"]
         check_per_network(per_network or {}, cls, shared_body)
+        check_bodies(cls.__name__, hyper_parameters, cls.activation)
         check_memories(cls.__name__, hyper_parameters)
 
     @answering_calls(answer_call, by_name=False)
@@ -205,6 +214,7 @@ class Actor(Component, nn.Module):
         acts: bool = False,
         codec: ActionCodec | None = None,
         beside: int = 0,
+        vectors: int = 0,
         layers: Layers | None = None,
     ) -> Network:
         """Make and register a network.
@@ -215,13 +225,15 @@ class Actor(Component, nn.Module):
             acts: whether it acts in the environments; its recurrent state is then stored with transitions.
             codec: of the actions that the network takes in addition to observations; None takes only observations.
             beside: size of a vector that it takes in addition to observations, instead of an action.
+            vectors: size of vectors, such as latent states, that it takes in place of observations:
+                ``network(Observations(latents), action)``; it has no memory. 0 for observations.
             layers: settings of its hidden layers that override those of the user.
 
         Raises:
             ValueError: a network of this name exists already.
         """
         with settings_of_network(self, name):
-            return self._named(name, self._network(head, acts, codec, beside, layers))
+            return self._named(name, self._network(head, acts, codec, beside, vectors, layers))
 
     def make_ensemble(
         self,
@@ -232,11 +244,12 @@ class Actor(Component, nn.Module):
         acts: bool = False,
         codec: ActionCodec | None = None,
         beside: int = 0,
+        vectors: int = 0,
         layers: Layers | None = None,
     ) -> Ensemble:
         """Make and register an ensemble of ``count`` networks; other arguments as of :meth:`make`."""
         with settings_of_network(self, name):
-            networks = [self._network(head, acts, codec, beside, layers) for _ in range(count)]
+            networks = [self._network(head, acts, codec, beside, vectors, layers) for _ in range(count)]
         return self._named(name, Ensemble(networks))
 
     def make_of_pairs(self, name: str, head: Head) -> Network:
@@ -256,7 +269,7 @@ class Actor(Component, nn.Module):
             body = self._body(()) if self.memory is None else self._recurrent_body(None)
             sizes = self.hidden_sizes if self.memory is None else (body.output_size,)
             joint = self.hidden_layers(2 * body.output_size, sizes)
-            return self._named(name, Network(body, head.build(joint.output_size, self), joint))
+            return self._named(name, Network(body, head.build(output_size_of(joint), self), joint))
 
     def make_apart(self, name: str, head: Head, normalization: ObservationNormalization) -> Network:
         """Make and register a plain network: without memory, noise, dropout or normalising layers.
@@ -281,6 +294,39 @@ class Actor(Component, nn.Module):
             )
             return self._named(name, Network(body, head.build(body.output_size, self)))
 
+    def make_body(self, name: str, normalization: nn.Module) -> Body:
+        """Make and register the layers from observations to features, without memory and head.
+
+        Args:
+            name: of the network, in the actor's state dict.
+            normalization: converts its observations, in place of the actor's normalisation.
+
+        Raises:
+            ValueError: a network of this name exists already.
+        """
+        with settings_of_network(self, name):
+            return self._named(name, self._body(self.hidden_sizes, normalization=normalization))
+
+    def reserve_state(self, size: int) -> slice:
+        """Reserve numbers of the stored recurrent state, for a memory that the algorithm computes itself.
+
+        The algorithm reads them by :meth:`ActingView.state`, and sets them by :meth:`ActingView.set_state_after`.
+
+        Args:
+            size: how many for one environment.
+
+        Returns:
+            Their slice of a recurrent state (RHS).
+
+        Raises:
+            ValueError: the actor has no memory, so that no states are stored.
+        """
+        if self.memory is None:
+            raise ValueError(f"{type(self).__name__}: without a memory no recurrent states are stored")
+        begin = self._stored_size
+        self._stored_size += size
+        return slice(begin, self._stored_size)
+
     def add(self, name: str, network: nn.Module, *, acts: bool = False) -> None:
         """Register a network that :meth:`make` did not make, such as one around a target network."""
         self._named(name, network)
@@ -293,31 +339,43 @@ class Actor(Component, nn.Module):
     def _named(self, name: str, network: NetworkT) -> NetworkT:
         if name in self.networks:
             raise ValueError(f"the actor already has a network named {name!r}; give each its own name")
+        if keyword.iskeyword(name):
+            raise ValueError(f"a network is named {name!r}, a keyword of Python, by which torch.export cannot name it")
         self.networks[name] = network
         return network.to(self.device)
 
     def _network(
-        self, head: Head, acts: bool, codec: ActionCodec | None, beside: int, layers: Layers | None
+        self, head: Head, acts: bool, codec: ActionCodec | None, beside: int, vectors: int, layers: Layers | None
     ) -> Network:
         size = beside if codec is None else codec.size
         body: AnyBody
         if not size:
-            body = self._body_of_observations(acts, layers)
+            body = (
+                VectorBody(self.hidden_layers(vectors, self.hidden_sizes, layers))
+                if vectors
+                else self._body_of_observations(acts, layers)
+            )
             built = head.build(body.output_size, self)
-            return Network(body, built, action_mask=self.mask)
+            return Network(body, built, action_mask=None if vectors else self.mask)
         # A network may have settings of its own.
         check_late_action(self)
         before, behind = self.hidden_sizes[: self.late_action], self.hidden_sizes[self.late_action :]
         # Without hidden layers before the action, the overrides apply only to those after it.
-        body = self._body(before, layers if before else None) if self.memory is None else self._recurrent_body(layers)
+        first_layers = layers if before else None
+        if vectors:
+            body = VectorBody(self.hidden_layers(vectors, before, first_layers))
+        elif self.memory is None:
+            body = self._body(before, first_layers)
+        else:
+            body = self._recurrent_body(layers)
         if acts:
             self._store_state_of(body)
         # All hidden layers come before a memory; one more combines its output with the action.
-        sizes = behind if self.memory is None else (body.output_size,)
+        sizes = behind if self.memory is None or vectors else (body.output_size,)
         if before:
             layers = Layers(batch_norm=False) if layers is None else {**layers, "batch_norm": False}
         joint = self.hidden_layers(body.output_size + size, sizes, layers)
-        return Network(body, head.build(joint.output_size, self), joint, codec)
+        return Network(body, head.build(output_size_of(joint), self), joint, codec)
 
     def _body_of_observations(self, acts: bool, layers: Layers | None) -> AnyBody:
         body = self._shared
@@ -331,20 +389,21 @@ class Actor(Component, nn.Module):
 
     def _store_state_of(self, body: AnyBody) -> None:
         if isinstance(body, RecurrentBody) and body.stored_at is None:
-            begin = self._stored_size
-            self._stored_size += body.state_size
-            body.stored_at = slice(begin, self._stored_size)
+            body.stored_at = self.reserve_state(body.state_size)
             self._stored.append(body)
 
-    def _body(self, hidden_sizes: Sequence[int], layers: Layers | None = None) -> Body:
+    def _body(
+        self, hidden_sizes: Sequence[int], layers: Layers | None = None, normalization: nn.Module | None = None
+    ) -> Body:
         return Body(
             self.encoded_space,
             hidden_sizes,
             self.activation,
             self.initialisation,
             extractor=self.feature_extractor,
-            normalization=self.normalization,
+            normalization=self.normalization if normalization is None else normalization,
             action_mask=self.mask,
+            kind=self.body,
             **self._layers(layers),
         )
 
@@ -369,9 +428,11 @@ class Actor(Component, nn.Module):
         """Make a fully connected layer of a head, noisy where the user wants it."""
         return linear_layer(inputs, outputs, noisy=self.noisy, generator=self.generator, sigma=self.noisy_sigma)
 
-    def hidden_layers(self, inputs: int, sizes: Sequence[int], layers: Layers | None = None) -> MLP:
-        """Make fully connected layers of these sizes, with the body's settings unless ``layers`` overrides them."""
-        return MLP(inputs, sizes, self.activation, self.initialisation, **self._layers(layers))
+    def hidden_layers(self, inputs: int, sizes: Sequence[int], layers: Layers | None = None) -> nn.Module:
+        """Make hidden layers of these sizes, with the body's settings unless ``layers`` overrides them."""
+        return make_hidden_layers(
+            self.body, inputs, sizes, self.activation, self.initialisation, **self._layers(layers)
+        )
 
     def acting(self, *, noisy: bool, noise: torch.Generator | None = None) -> AbstractContextManager[Any]:
         """Return a context in which networks act: inference mode, with users' modules in evaluation mode.

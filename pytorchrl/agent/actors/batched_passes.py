@@ -37,7 +37,7 @@ def soft_maximum_of_critic(
         at_least: (N, M), lower bounds of values; None for no bounds.
     """
     joint, parameters = critic.joint, _parameters_of_plain(critic)
-    if joint is not None and parameters is not None:
+    if isinstance(joint, MLP) and parameters is not None:
         given = view.features(critic.body), action, log_density, weight, at_least
         quick = weighted_soft_maximum_of_mlp(parameters, joint.activation, *given)
         if quick is not None:
@@ -50,7 +50,7 @@ def soft_maximum_of_critic(
 def _parameters_of_plain(critic: Network) -> list[Tensor] | None:
     """Return weight and bias of each layer; None if the critic computes more than these layers."""
     joint, head = critic.joint, critic.head
-    if joint is None or not (are_plain([critic], Network) and are_plain([joint], MLP)):
+    if not (isinstance(joint, MLP) and are_plain([critic], Network) and are_plain([joint], MLP)):
         return None
     hidden = joint.plain_layers
     if hidden is None or not are_plain([head], ActionValueLayer):
@@ -85,7 +85,7 @@ class StackedNetworks:
         networks = list(networks)
         layers = [found for found in map(_linear_layers, networks) if found is not None]
         joint = networks[0].joint
-        if joint is None or len(layers) < len(networks):
+        if not isinstance(joint, MLP) or len(layers) < len(networks):
             return None
         return cls(networks[0], layers, joint.activation)
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.action_mask import ActionMask
+from pytorchrl.agent.actors.body_kinds import BodyKind, make_hidden_layers
 from pytorchrl.agent.actors.encoders import ExtractorKind, features_of, output_size_of
 from pytorchrl.agent.actors.layers.linear_layers import Initialisation
 from pytorchrl.agent.actors.layers.mlp import MLP, Activation, Layers
-from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
 from pytorchrl.agent.actors.memory import RecurrentModule
 
 
@@ -20,18 +20,19 @@ class Body(nn.Module):
 
     Args:
         space: observation space of one environment.
-        hidden_sizes: of the fully connected layers after the feature extractor.
+        hidden_sizes: of the hidden layers after the feature extractor.
         activation: as for :class:`~pytorchrl.agent.actors.layers.mlp.MLP`.
         initialisation: as for ``MLP``.
         beside: size of a vector (an action) that is concatenated to the extracted features.
         extractor: feature extractor; "auto" takes a CNN for images and vectors otherwise.
         normalization: of observations, before the feature extractor; None for none.
         action_mask: is removed from observations; None where there is none.
+        kind: of the hidden layers.
         layers: settings of the hidden layers, as for ``MLP``.
 
     Raises:
-        TypeError: a user's extractor does not make a module that returns a Tensor.
-        ValueError: the extractor does not fit the space.
+        TypeError: a user's extractor or hidden layers are not a module that returns a Tensor.
+        ValueError: the extractor does not fit the space, or the hidden layers do not fit their settings.
     """
 
     def __init__(
@@ -42,8 +43,9 @@ class Body(nn.Module):
         initialisation: Initialisation,
         beside: int = 0,
         extractor: ExtractorKind = "auto",
-        normalization: ObservationNormalization | None = None,
+        normalization: nn.Module | None = None,
         action_mask: ActionMask | None = None,
+        kind: BodyKind = "mlp",
         **layers: Unpack[Layers],
     ) -> None:
         super().__init__()
@@ -51,9 +53,10 @@ class Body(nn.Module):
         self._action_mask = action_mask
         self.features = features_of(space, initialisation, extractor)
         size = output_size_of(self.features) + beside
-        mlp = MLP(size, hidden_sizes, activation, initialisation, **layers)
-        self.hidden: MLP | nn.Identity = mlp if hidden_sizes or mlp.renorms else nn.Identity()
-        self.output_size = mlp.output_size
+        hidden = make_hidden_layers(kind, size, hidden_sizes, activation, initialisation, **layers)
+        is_empty = isinstance(hidden, MLP) and not hidden.layers and not hidden.renorms
+        self.hidden = nn.Identity() if is_empty else hidden
+        self.output_size = output_size_of(hidden)
 
     def forward(self, observation: Any, beside: Tensor | None = None) -> Tensor:
         """(B, *obs) or a dict of such, and (B, beside), to (B, output_size)."""
@@ -67,6 +70,26 @@ class Body(nn.Module):
         features = self.features(observation)
         out: Tensor = self.hidden(features if beside is None else torch.cat([features, beside], dim=1))
         return out
+
+
+class VectorBody(nn.Module):
+    """Hidden layers of networks of vectors, such as latent states, in place of observations.
+
+    Args:
+        hidden: from vectors to features; without layers, these are the vectors.
+    """
+
+    normalization = None
+
+    def __init__(self, hidden: nn.Module) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.output_size = output_size_of(hidden)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """(B, size) to (B, output_size)."""
+        features: Tensor = self.hidden(vectors)
+        return features
 
 
 class RecurrentBody(nn.Module):

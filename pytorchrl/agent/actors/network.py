@@ -1,7 +1,7 @@
 """Networks: a body, which the user chose, followed by a head, which the algorithm chose."""
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ class Network(nn.Module):
     """A body and a head: from observations, and actions if it takes them, to the head's output.
 
     Args:
-        body: from observations to features.
+        body: from observations, or vectors in place of these, to features.
         head: from features to an output.
         joint: hidden layers of the concatenated features and action (or other vector), of networks that take one.
         codec: encodes the actions, of networks that take them.
@@ -36,7 +36,7 @@ class Network(nn.Module):
         self,
         body: AnyBody,
         head: nn.Module,
-        joint: MLP | None = None,
+        joint: nn.Module | None = None,
         codec: ActionCodec | None = None,
         *,
         action_mask: ActionMask | None = None,
@@ -80,7 +80,7 @@ class Network(nn.Module):
 
         Batch normalisation uses its running statistics, which are those of the actions trained on, without an update.
         """
-        return _frozen([self])
+        return frozen(self)
 
 
 class Ensemble(nn.Module):
@@ -113,7 +113,7 @@ class Ensemble(nn.Module):
 
     def frozen(self) -> AbstractContextManager[None]:
         """As :meth:`Network.frozen`, of all networks."""
-        return _frozen(self.networks)
+        return frozen(*self.networks)
 
 
 def _detached(module: nn.Module) -> Any:
@@ -123,9 +123,9 @@ def _detached(module: nn.Module) -> Any:
 
 
 @contextmanager
-def _frozen(networks: Iterable[nn.Module]) -> Iterator[None]:
-    """Freeze networks but for their bodies, whose features they detach then."""
-    frozen: list[Network] = []
+def frozen(*networks: nn.Module) -> Iterator[None]:
+    """Freeze networks, or other modules, but for the bodies of networks, whose features they detach then."""
+    of_actor: list[Network] = []
     parameters: list[nn.Parameter] = []
     norms: list[nn.Module] = []
     # Where it is, networks detach their parameters instead.
@@ -137,7 +137,7 @@ def _frozen(networks: Iterable[nn.Module]) -> Iterator[None]:
         if isinstance(module, Network):
             body = module.body
             if not module.is_frozen:
-                frozen.append(module)
+                of_actor.append(module)
         elif isinstance(module, nn.BatchNorm1d) and module.training:
             norms.append(module)
         for parameter in module._parameters.values():
@@ -147,7 +147,7 @@ def _frozen(networks: Iterable[nn.Module]) -> Iterator[None]:
         for child in module._modules.values():
             if child is not None and child is not body:
                 modules.append(child)
-    for network in frozen:
+    for network in of_actor:
         network.is_frozen = True
     for norm in norms:
         norm.training = False
@@ -156,7 +156,7 @@ def _frozen(networks: Iterable[nn.Module]) -> Iterator[None]:
     finally:
         for parameter in parameters:
             parameter.requires_grad_(True)
-        for network in frozen:
+        for network in of_actor:
             network.is_frozen = False
         for norm in norms:
             norm.training = True

@@ -11,6 +11,7 @@ from storages.component.declared import hyper_parameters_of
 
 SETTINGS = (
     "hidden_sizes",
+    "body",
     "activation",
     "initialisation",
     "feature_extractor",

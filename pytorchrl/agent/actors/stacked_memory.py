@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.encoders.custom_extractors import name_of
+from pytorchrl.agent.actors.encoders.custom_extractors import can_be_called, name_of
 from pytorchrl.agent.actors.memory import Memory, MemoryKind, RecurrentModule
 from pytorchrl.agent.actors.own_memory import MemoryMaker, OwnMemory
 
@@ -112,7 +112,7 @@ def _check_memory(where: str, memory: MemoryChoice | None, layers: int) -> None:
                 f"{where}: memory is an instance of {type(kind).__name__}; each network makes its own: pass the class, "
                 f"or a function of sizes, lambda input_size, size: {type(kind).__name__}(...)"
             )
-        if callable(kind) and not _takes_two(kind):
+        if callable(kind) and not can_be_called(kind, 1, 1):
             raise ValueError(
                 f"{where}: memory {name_of(kind)} must make a module of two numbers, (input_size, size), but takes "
                 f"{inspect.signature(kind)}"
@@ -122,14 +122,3 @@ def _check_memory(where: str, memory: MemoryChoice | None, layers: int) -> None:
 def _layers_of(memory: Any) -> list[Any] | None:
     """Return what each layer is, where a memory lists its layers."""
     return None if isinstance(memory, str) or not isinstance(memory, Sequence) else list(memory)
-
-
-def _takes_two(make: Any) -> bool:
-    try:
-        inspect.signature(make).bind(1, 1)
-    except TypeError:
-        return False
-    except ValueError:
-        # Of some functions, such as those in C, no signature is known.
-        return True
-    return True

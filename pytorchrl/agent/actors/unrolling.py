@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.bodies import Body, RecurrentBody, flat
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody, VectorBody, flat
 from storages.transition import (
     BATCH_SIZES,
     BURN_IN,
@@ -39,7 +39,7 @@ class Unrolling:
         self._exact = batch if exact is None else exact
         self.is_packed = BATCH_SIZES in batch
         self._unrolled: dict[RecurrentBody, tuple[Tensor, Tensor]] = {}
-        self._memoryless: dict[tuple[Body, str, bool], Tensor] = {}
+        self._memoryless: dict[tuple[Body | VectorBody, str, bool], Tensor] = {}
 
     @property
     def next_observations(self) -> Any:
@@ -50,7 +50,7 @@ class Unrolling:
         """Return a field of all steps as rows (N, ...)."""
         return self.batch[key] if self.is_packed else flat(self.batch[key])
 
-    def memoryless(self, body: Body, key: str) -> Tensor:
+    def memoryless(self, body: Body | VectorBody, key: str) -> Tensor:
         """Return the features (N, size) of OBS or OBS2 by a feed-forward body."""
         where = body, key, torch.is_grad_enabled()
         if where not in self._memoryless:

@@ -10,11 +10,11 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import Body, RecurrentBody
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody, VectorBody
 from pytorchrl.agent.actors.unrolling import Unrolling
 from storages.transition import OBS, OBS2
 
-AnyBody: TypeAlias = Body | RecurrentBody
+AnyBody: TypeAlias = Body | RecurrentBody | VectorBody
 
 
 class View(Protocol):
@@ -28,7 +28,7 @@ class View(Protocol):
 
 
 class Observations:
-    """Observations (N, *obs), or a dict of such, for feed-forward bodies.
+    """Observations (N, *obs), or a dict of such, for feed-forward bodies; or vectors (N, size) for a `VectorBody`.
 
     Args:
         obs: as bodies take them that do not normalise.
@@ -90,6 +90,19 @@ class ActingView:
         self._obs, self._rhs, self._done, self._bodies = obs, rhs, done, bodies
         self._features: dict[AnyBody, Tensor] = {}
         self._states: dict[int, tuple[slice, Tensor]] = {}
+
+    @property
+    def observations(self) -> Any:
+        """(B, *obs), or a dict of such."""
+        return self._obs
+
+    def state(self, where: slice) -> Tensor:
+        """Return states (B, size) before the step, which `Actor.reserve_state` reserved; zeros where episodes begin."""
+        return self._rhs[:, where] * (1 - self._done)
+
+    def set_state_after(self, where: slice, state: Tensor) -> None:
+        """Set the states (B, size) after the step, of memories that depend on the actions chosen in it."""
+        self._states[where.start] = where, state
 
     def features(self, body: AnyBody) -> Tensor:
         """Return features (B, size), and advance the state of the body."""

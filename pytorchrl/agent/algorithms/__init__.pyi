@@ -9,6 +9,7 @@ from pytorchrl.agent.algorithms.actor_critic.mmesac import DEMMESAC as DEMMESAC
 from pytorchrl.agent.algorithms.actor_critic.mmesac import MMESAC as MMESAC
 from pytorchrl.agent.algorithms.actor_critic.mpo import MPO as MPO
 from pytorchrl.agent.algorithms.actor_critic.mpo_discrete import MPODiscrete as MPODiscrete
+from pytorchrl.agent.algorithms.actor_critic.mrq import MRQ as MRQ
 from pytorchrl.agent.algorithms.actor_critic.pcl import PCL as PCL
 from pytorchrl.agent.algorithms.actor_critic.pcl import UnifiedPCL as UnifiedPCL
 from pytorchrl.agent.algorithms.actor_critic.quantile_sac import QRSAC as QRSAC
@@ -34,10 +35,12 @@ from pytorchrl.agent.algorithms.imitation.behaviour_cloning import DAgger as DAg
 from pytorchrl.agent.algorithms.imitation.gail import GAIL as GAIL
 from pytorchrl.agent.algorithms.imitation.gail import GAILReward as GAILReward
 from pytorchrl.agent.algorithms.imitation.ppod import PPOD as PPOD
+from pytorchrl.agent.algorithms.model_based.dreamer_v3 import DreamerV3 as DreamerV3
 from pytorchrl.agent.algorithms.model_based.mb_mpc import MBMPC as MBMPC
 from pytorchrl.agent.algorithms.model_based.mb_mpc import PDDM as PDDM
 from pytorchrl.agent.algorithms.model_based.mb_mpc import PETS as PETS
 from pytorchrl.agent.algorithms.model_based.mbpo import MBPO as MBPO
+from pytorchrl.agent.algorithms.model_based.td_mpc2 import TDMPC2 as TDMPC2
 from pytorchrl.agent.algorithms.needs import Needs as Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm as OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.awac import AWAC as AWAC

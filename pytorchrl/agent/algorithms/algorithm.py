@@ -189,6 +189,7 @@ class Algorithm(Changeable, ABC):
         max_grad_norm: str | None = "max_grad_norm",
         optimizer: Optimizer | None = None,
         by_loss: bool = False,
+        shares: Mapping[nn.Module, str] | None = None,
     ) -> ParameterGroup:
         """Register networks made by the actor, which are trained together by one optimiser.
 
@@ -199,6 +200,8 @@ class Algorithm(Changeable, ABC):
             max_grad_norm: name of the hyper-parameter for the norm that gradients are clipped to; None does not clip.
             optimizer: None takes the hyper-parameter ``optimizer``.
             by_loss: whether all steps are taken by ``stepper.minimise``, which every optimiser supports.
+            shares: names of hyper-parameters for some of the networks: the share of the group's steps that they take,
+                as by a learning rate that is smaller by this factor.
 
         Raises:
             ValueError: the optimiser evaluates its loss several times per step, and ``by_loss`` is False.
@@ -207,7 +210,8 @@ class Algorithm(Changeable, ABC):
         if not by_loss:
             optimizer.check_takes_gradients(name, type(self).__name__)
         parameters = named_parameters_of(networks)
-        return self.training.add_group(ParameterGroup(name, parameters, optimizer, lr, max_grad_norm))
+        shared = {each: share for network, share in (shares or {}).items() for each in network.parameters()}
+        return self.training.add_group(ParameterGroup(name, parameters, optimizer, lr, max_grad_norm, shared))
 
     def variable(self, name: str, initial: float, lr: str, optimizer: Optimizer | None = None) -> ParameterGroup:
         """Register a trainable scalar (1,), such as a temperature, available as ``training.variables[name]``."""

@@ -30,7 +30,7 @@ def check_training(training: TrainingState, algorithm: object, actor: nn.Module)
     owner, names = type(algorithm).__name__, {name for target in training.targets.values() for name in target.names}
     saved = {id(parameter) for parameter in (*actor.parameters(), *training.variables.values())}
     for group in training.groups.values():
-        names |= {group.lr_name, group.max_grad_norm_name}
+        names |= {group.lr_name, group.max_grad_norm_name, *group.shares.values()}
         if any(id(parameter) not in saved for parameter in group.parameters.values()):
             raise ValueError(
                 f"{owner}: the networks trained as {group.name!r} are not among the actor's, so that checkpoints "

@@ -31,6 +31,7 @@ class Needs:
         returns_to_go: whether its batches must hold returns-to-go.
         single_steps: whether transitions must be one-step.
         whole_episodes: whether its batches must be whole padded episodes of one-step transitions.
+        multi_step_rows: whether its batches must be of sequences or episodes; with or without a memory.
     """
 
     kind: SourceKind
@@ -48,6 +49,7 @@ class Needs:
     returns_to_go: bool = False
     single_steps: bool = False
     whole_episodes: bool = False
+    multi_step_rows: bool = False
 
     def request_fields(self, storage: "Storage") -> None:
         """Let a storage add the fields to its batches that the algorithm needs beside the inserted ones."""

@@ -17,6 +17,8 @@ class ParameterGroup:
         optimizer: of the parameters.
         lr: name of the algorithm's hyper-parameter.
         max_grad_norm: name of the algorithm's hyper-parameter; None does not clip gradients.
+        shares: names of the algorithm's hyper-parameters: the share of each step that some of the parameters take, as
+            by a smaller learning rate.
     """
 
     def __init__(
@@ -26,9 +28,11 @@ class ParameterGroup:
         optimizer: Optimizer,
         lr: str,
         max_grad_norm: str | None,
+        shares: Mapping[nn.Parameter, str] | None = None,
     ) -> None:
         self.name = name
         self.parameters = dict(parameters)
+        self.shares = dict(shares or {})
         self.lr_name = lr
         self.max_grad_norm_name = max_grad_norm
         self.flat = FlatParameters(self.parameters.values())
@@ -54,11 +58,26 @@ class ParameterGroup:
             gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
             self.gradient_norm = nn.utils.get_total_norm(gradients) if gradients else None
             self.measures_gradients = False
+        before = self._values_with_shares()
         self.stepper.step(self._norm_of(algorithm))
+        self._shorten_steps(before, algorithm)
 
     def minimise(self, algorithm: object, loss: Callable[[], Tensor]) -> Tensor:
         """Take an optimiser step on a loss (), which it may evaluate several times; returns the first value."""
-        return self.stepper.minimise(loss, self._norm_of(algorithm))
+        before = self._values_with_shares()
+        value = self.stepper.minimise(loss, self._norm_of(algorithm))
+        self._shorten_steps(before, algorithm)
+        return value
+
+    def _values_with_shares(self) -> list[Tensor]:
+        """Return copies of the parameters that take shares of steps."""
+        return [parameter.detach().clone() for parameter in self.shares]
+
+    @torch.no_grad()
+    def _shorten_steps(self, before: list[Tensor], algorithm: object) -> None:
+        """Reduce the last step of the parameters that take shares of it, from their values before."""
+        for (parameter, name), value in zip(self.shares.items(), before, strict=True):
+            parameter.copy_(value.lerp_(parameter, getattr(algorithm, name)))
 
     def _norm_of(self, algorithm: object) -> float | None:
         return None if self.max_grad_norm_name is None else getattr(algorithm, self.max_grad_norm_name)

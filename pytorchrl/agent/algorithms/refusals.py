@@ -57,7 +57,8 @@ def answer_call(cls: type[Any], wrong: str, args: tuple[Any, ...], kwargs: Mappi
     unfit = next((why for one in (*args, *kwargs.values()) if (why := _why_it_does_not_act_in(cls, one))), "")
     env = environment_for(cls.actions) if given is None or unfit else given
     of_networks = any(isinstance(one, (nn.Module, nn.ModuleDict, dict)) for one in (*args, *kwargs.values()))
-    networks = "; the actor makes the networks: hidden_sizes, or a feature_extractor of your own" if of_networks else ""
+    own = "; the actor makes the networks: hidden_sizes, or a feature_extractor or body of your own"
+    networks = own if of_networks else ""
     return (
         f"{name} is not called: a learner trains it: {training_code(name, env)}; with hyper-parameters, "
         f'prl.compose({factory_code(cls)}, "{env}"){networks}{unfit}'

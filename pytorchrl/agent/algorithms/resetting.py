@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import Body, RecurrentBody
+from pytorchrl.agent.actors.bodies import Body, RecurrentBody, VectorBody
 from pytorchrl.agent.actors.layers.mlp import MLP
+from pytorchrl.agent.actors.layers.residual import BroNet, SimBa
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.stacked_memory import StackedMemory
 from pytorchrl.agent.algorithms.algorithm import Algorithm
@@ -82,7 +83,9 @@ def _layers(module: nn.Module | None) -> list[list[nn.Module]]:
         return [*_layers(module.body), *(list(layer.modules()) for layer in recurrent)]
     if isinstance(module, Body):
         return [*_layers(module.features), *_layers(module.hidden)]
-    if isinstance(module, MLP):
+    if isinstance(module, VectorBody):
+        return _layers(module.hidden)
+    if isinstance(module, MLP | SimBa | BroNet):
         return module.modules_of_layers
     layers: list[list[nn.Module]] = []
     # Those of others are in the order in which they were registered, each with the normalisations after it.

@@ -1,6 +1,15 @@
 """Planners: how actions are searched for in a model of the environment."""
 
-from pytorchrl.agent.planners.sampling import CrossEntropy, PathIntegral, Planner, RandomShooting, Returns
+from pytorchrl.agent.planners.sampling import (
+    CrossEntropy,
+    ElitePathIntegral,
+    PathIntegral,
+    Plan,
+    Planner,
+    Propose,
+    RandomShooting,
+    Returns,
+)
 from pytorchrl.agent.planners.trajectory_optimisation import (
     Trajectory,
     linear_quadratic_regulator,
@@ -9,8 +18,11 @@ from pytorchrl.agent.planners.trajectory_optimisation import (
 
 __all__ = [
     "CrossEntropy",
+    "ElitePathIntegral",
     "PathIntegral",
+    "Plan",
     "Planner",
+    "Propose",
     "RandomShooting",
     "Returns",
     "Trajectory",

@@ -3,16 +3,29 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-from storages.component.hyper_parameters import Count, HalfOpenUnitInterval, Positive
+from storages.component.hyper_parameters import Count, CountOrZero, HalfOpenUnitInterval, Positive
 from storages.component.setting import Setting
 
 Returns: TypeAlias = Callable[[Tensor], Tensor]
 """From action sequences (E, N, H, A) to their expected returns (E, N), N sequences for each of E states."""
+Propose: TypeAlias = Callable[[int], Tensor]
+"""From a number P to as many action sequences for each state, (E, P, H, A), such as those of a policy."""
+
+
+class Plan(NamedTuple):
+    """Result of a search, for each of E states."""
+
+    sequence: Tensor
+    """(E, H, A): from which the search of the next step starts, without its first action."""
+    action: Tensor
+    """(E, A): to take now."""
+    std: Tensor | None
+    """(E, A): standard deviation of the action, to explore; None where the planner has none."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +37,9 @@ class Planner(Setting, ABC):
     Args:
         horizon: actions of a sequence (H).
     """
+
+    is_stochastic: ClassVar[bool] = False
+    """Whether plans of :meth:`search` have a standard deviation."""
 
     horizon: Count = 15
 
@@ -37,6 +53,22 @@ class Planner(Setting, ABC):
                 action, with zeros for what was not planned.
             generator: of the samples, on the device of ``before``.
         """
+
+    def search(
+        self, returns: Returns, before: Tensor, generator: torch.Generator, propose: Propose | None = None
+    ) -> Plan:
+        """Return the sequence of :meth:`plan`, of which the first action is taken.
+
+        A subclass overrides it if it takes another action, or compares its samples with sequences of others.
+
+        Args:
+            returns: as of :meth:`plan`.
+            before: as of :meth:`plan`.
+            generator: as of :meth:`plan`.
+            propose: makes further sequences to compare; None for none. It is called once, if at all.
+        """
+        sequence = self.plan(returns, before, generator)
+        return Plan(sequence, sequence[:, 0], None)
 
 
 @dataclass(frozen=True)
@@ -103,6 +135,93 @@ class PathIntegral(Planner):
             last = torch.lerp(step, last, self.smoothing)
             steps.append(last)
         return torch.stack(steps, 2)
+
+
+@dataclass(frozen=True)
+class ElitePathIntegral(Planner):
+    """Path integral control by elites, to which mean and standard deviation of the next samples are fitted.
+
+    Hansen et al., "Temporal Difference Learning for Model Predictive Control" (TD-MPC, arXiv 2203.04955), algorithm 1,
+    as in TD-MPC2 (arXiv 2310.16828). Proposed sequences are among the samples of every iteration. The action is that of
+    an elite, which is drawn by its weight; its standard deviation is the last one.
+
+    Args:
+        num_iterations: times that mean and standard deviation are fitted.
+        num_samples: action sequences for each state in an iteration, with those proposed (N).
+        num_elites: sequences of the largest return, which are averaged.
+        num_proposals: sequences that are proposed by others, such as a policy, if any are.
+        temperature: difference of returns by which weights differ by a factor of e; the papers' is its inverse.
+        smallest_std: lower bound of the standard deviation of an action.
+        largest_std: upper bound, which the first iteration has.
+
+    Raises:
+        ValueError: there are more elites than samples, no samples beside proposals, or the bounds exclude each other.
+    """
+
+    is_stochastic = True
+
+    horizon: Count = 3
+    num_iterations: Count = 6
+    num_samples: Count = 512
+    num_elites: Count = 64
+    num_proposals: CountOrZero = 24
+    temperature: Positive = 2.0
+    smallest_std: Positive = 0.05
+    largest_std: Positive = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_proposals >= self.num_samples:
+            raise ValueError(
+                f"{type(self).__name__}: num_proposals must be less than num_samples={self.num_samples}, got "
+                f"{self.num_proposals}"
+            )
+        check_elites(self, self.num_elites, self.num_samples)
+        if self.smallest_std > self.largest_std:
+            raise ValueError(
+                f"{type(self).__name__}: smallest_std must be at most largest_std={self.largest_std}, got "
+                f"{self.smallest_std}"
+            )
+
+    def plan(self, returns: Returns, before: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the weighted average of the last elites, (E, H, A)."""
+        return self.search(returns, before, generator).sequence
+
+    def search(
+        self, returns: Returns, before: Tensor, generator: torch.Generator, propose: Propose | None = None
+    ) -> Plan:
+        """Return the weighted average of the last elites, and the first action of one of them."""
+        num_states, horizon, size = before.shape
+        proposed = before.new_empty((num_states, 0, horizon, size))
+        if propose is not None and self.num_proposals:
+            proposed = propose(self.num_proposals)
+        shape = num_states, self.num_samples - proposed.shape[1], horizon, size
+        mean, std = before, torch.full_like(before, self.largest_std)
+        for _ in range(self.num_iterations):
+            noise = before.new_empty(shape).normal_(generator=generator)
+            sampled = torch.cat([proposed, (mean.unsqueeze(1) + std.unsqueeze(1) * noise).clamp(-1, 1)], 1)
+            largest, chosen = returns(sampled).topk(self.num_elites, dim=1)
+            elites = sampled.take_along_dim(chosen[:, :, None, None], dim=1)
+            weights = (largest / self.temperature).softmax(1)
+            mean = torch.einsum("en,enha->eha", weights, elites)
+            variance = torch.einsum("en,enha->eha", weights, (elites - mean.unsqueeze(1)).square())
+            std = variance.sqrt().clamp(self.smallest_std, self.largest_std)
+        # By the Gumbel-max trick. Above 0, where the noise would be infinite.
+        uniform = torch.empty_like(weights).uniform_(torch.finfo(weights.dtype).tiny, 1, generator=generator)
+        drawn = (weights.log() - uniform.log_().neg_().log_()).argmax(1)
+        return Plan(mean, elites[torch.arange(num_states, device=drawn.device), drawn, 0], std[:, 0])
+
+
+def check_elites(planner: Planner, num_elites: int, num_samples: int) -> None:
+    """Check that a planner has as many samples as elites.
+
+    Raises:
+        ValueError: it has fewer.
+    """
+    if num_elites > num_samples:
+        raise ValueError(
+            f"{type(planner).__name__}: num_elites must be at most num_samples={num_samples}, got {num_elites}"
+        )
 
 
 class SearchResult(NamedTuple):
@@ -186,11 +305,7 @@ class CrossEntropy(Planner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_elites > self.num_samples:
-            raise ValueError(
-                f"{type(self).__name__}: num_elites must be at most num_samples={self.num_samples}, got "
-                f"{self.num_elites}"
-            )
+        check_elites(self, self.num_elites, self.num_samples)
 
     def plan(self, returns: Returns, before: Tensor, generator: torch.Generator) -> Tensor:
         """Return the mean of the last distribution, (E, H, A)."""

@@ -57,7 +57,7 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
                 f"{file} is of {config['algorithm']['name']}, and none of its networks "
                 f"({', '.join(_networks(saved['actor'])) or 'it has none'}) has the name and the shapes of one of "
                 f"{type(scheme.algorithm).__name__} ({', '.join(_networks(scheme.actor.state_dict()))}); give the "
-                f"actor the same hidden_sizes, feature_extractor and memory"
+                f"actor the same hidden_sizes, body, feature_extractor and memory"
             )
         steps = state["steps"] if "weights" in state else state["scheme"]["collector"]["steps"]
     scheme.config["started_from"] = {

@@ -20,6 +20,9 @@ PLANNERS: dict[str, prl.planners.Planner] = {
     "path integral, smoothed": prl.planners.PathIntegral(
         HORIZON, num_iterations=8, num_samples=300, temperature=0.05, smoothing=0.3
     ),
+    "path integral of elites": prl.planners.ElitePathIntegral(
+        HORIZON, num_iterations=8, num_samples=300, num_elites=30, temperature=0.05
+    ),
 }
 
 
@@ -126,6 +129,65 @@ def test_path_integrals_equal_numpy_loops(smoothing: float) -> None:
         np.testing.assert_allclose(plan[state], sequence, atol=1e-5)
 
 
+def test_path_integrals_of_elites_equal_numpy_loops() -> None:
+    planner = prl.planners.ElitePathIntegral(
+        HORIZON, 3, 9, num_elites=4, num_proposals=2, temperature=0.7, smallest_std=0.1, largest_std=0.8
+    )
+    generator = torch.Generator().manual_seed(1)
+    before, proposed = (
+        torch.empty(STATES, *each, HORIZON, SIZE).uniform_(-1, 1, generator=generator) for each in ((), (2,))
+    )
+    recorded = Recorded(returns_of)
+    plan = planner.search(recorded, before, torch.Generator().manual_seed(0), lambda number: proposed[:, :number])
+    generator = torch.Generator().manual_seed(0)
+    noise = [numpy(torch.empty(STATES, 7, HORIZON, SIZE).normal_(generator=generator)) for _ in range(3)]
+    uniform = numpy(torch.empty(STATES, 4).uniform_(0, 1, generator=generator))
+    for state in range(STATES):
+        mean, std = numpy(before)[state], np.full((HORIZON, SIZE), 0.8)
+        for iteration in range(3):
+            samples = [*numpy(proposed)[state], *np.clip(mean + std * noise[iteration][state], -1, 1)]
+            np.testing.assert_allclose(recorded.actions[iteration][state], samples, atol=1e-5)
+            values = np.array([-np.square(sample - numpy(peaks())[state]).sum() for sample in samples])
+            best = np.argsort(values)[::-1][:4]
+            elites, weights = [samples[index] for index in best], np.exp(values[best] / 0.7)
+            mean = np.average(elites, axis=0, weights=weights)
+            variance = np.average([np.square(elite - mean) for elite in elites], axis=0, weights=weights)
+            std = np.clip(np.sqrt(variance), 0.1, 0.8)
+        np.testing.assert_allclose(plan.sequence[state], mean, atol=1e-5)
+        np.testing.assert_allclose(plan.std[state], std[0], atol=1e-5)  # type: ignore[index]
+        gumbel = -np.log(-np.log(uniform[state]))
+        drawn = int(np.argmax(np.log(weights) + gumbel))
+        np.testing.assert_allclose(plan.action[state], elites[drawn][0], atol=1e-5)
+
+
+def test_elites_are_drawn_as_often_as_they_weigh() -> None:
+    planner = prl.planners.ElitePathIntegral(
+        1, 1, num_samples=3, num_elites=2, num_proposals=2, temperature=1.0, smallest_std=0.1
+    )
+    proposed = torch.tensor([-0.5, 0.5]).view(1, 2, 1, 1).expand(4_000, 2, 1, 1)
+
+    def returns(actions: torch.Tensor) -> torch.Tensor:
+        # The third sequence is never an elite.
+        values = torch.where(actions[..., 0, 0] == 0.5, np.log(3.0), torch.where(actions[..., 0, 0] == -0.5, 0.0, -9.0))
+        return values.float()
+
+    plan = planner.search(returns, torch.zeros(4_000, 1, 1), torch.Generator().manual_seed(0), lambda number: proposed)
+    torch.testing.assert_close((plan.action > 0).float().mean(), torch.tensor(0.75), atol=0.03, rtol=0.0)
+    torch.testing.assert_close(plan.sequence, torch.full((4_000, 1, 1), 0.25))
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_a_search_takes_the_first_action_within_the_bounds(name: str) -> None:
+    before, planner = torch.zeros(STATES, HORIZON, SIZE), PLANNERS[name]
+    plan = planner.search(returns_of, before, torch.Generator().manual_seed(0))
+    assert torch.equal(plan.sequence, planner.plan(returns_of, before, torch.Generator().manual_seed(0)))
+    assert (plan.std is None) == (not planner.is_stochastic)
+    if plan.std is None:
+        assert torch.equal(plan.action, plan.sequence[:, 0])
+    else:
+        assert (plan.action - plan.sequence[:, 0]).abs().max() < 0.5
+
+
 def search(
     method: CrossEntropyMethod, values: Callable[[torch.Tensor], torch.Tensor], rows: int, size: int, seed: int = 0
 ) -> torch.Tensor:
@@ -173,6 +235,18 @@ def test_settings_out_of_range_are_refused() -> None:
         (lambda: prl.planners.CrossEntropy(momentum=1.0), "CrossEntropy: momentum must be less than 1, got 1"),
         (lambda: prl.planners.RandomShooting(horizon=0), "RandomShooting: horizon must be at least 1, got 0"),
         (lambda: prl.planners.PathIntegral(temperature=0), "PathIntegral: temperature must be"),
+        (
+            lambda: prl.planners.ElitePathIntegral(num_samples=30, num_elites=31),
+            "ElitePathIntegral: num_elites must be at most num_samples=30, got 31",
+        ),
+        (
+            lambda: prl.planners.ElitePathIntegral(num_samples=20, num_elites=5),
+            "ElitePathIntegral: num_proposals must be less than num_samples=20, got 24",
+        ),
+        (
+            lambda: prl.planners.ElitePathIntegral(smallest_std=3.0),
+            "ElitePathIntegral: smallest_std must be at most largest_std=2.0, got 3.0",
+        ),
     ]
     for make, message in wrong:
         with pytest.raises(ValueError, match=message):

@@ -264,6 +264,18 @@ def made(algorithm: Any, env: Any = CARTPOLE, **actor: Any) -> prl.Scheme:
             {"q.head.numbers.layer", "q.body.hidden.layers.1", "q.body.hidden.norms.1"},
         ),
         (
+            2,
+            {"body": "simba", "hidden_sizes": (8, 8)},
+            {"q.head.numbers.layer", "q.body.hidden.norm"}
+            | {f"q.body.hidden.blocks.1.{layer}" for layer in ("norm", "wide", "narrow")},
+        ),
+        (
+            2,
+            {"body": "bronet", "hidden_sizes": (8, 8)},
+            {"q.head.numbers.layer"}
+            | {f"q.body.hidden.blocks.1.{layer}.{part}" for layer in ("first", "second") for part in ("layer", "norm")},
+        ),
+        (
             1,
             {"dueling": True, "dueling_size": 3},
             {f"q.head.numbers.{stream}{layer}" for stream in ("value", "advantage") for layer in ("", "_hidden")},

@@ -300,8 +300,14 @@ class OwnNetwork(nn.Module):
         return features
 
 
-def test_a_network_of_ones_own_is_given_by_the_actors_factory_which_the_error_names(tmp_path: Path) -> None:
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), feature_extractor=OwnNetwork)
+class OwnBody(nn.Sequential):
+    def __init__(self, input_size: int, hidden_sizes: Any) -> None:
+        super().__init__(nn.Linear(input_size, *hidden_sizes), nn.SiLU())
+
+
+@pytest.mark.parametrize("own", [{"feature_extractor": OwnNetwork}, {"body": OwnBody}], ids=["extractor", "body"])
+def test_a_network_of_ones_own_is_given_by_the_actors_factory_which_the_error_names(own: Any, tmp_path: Path) -> None:
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), **own)
     scheme = prl.Scheme(
         prl.DQN.create_factory(start_steps=10, test_every=0),
         actor,
@@ -310,7 +316,7 @@ def test_a_network_of_ones_own_is_given_by_the_actors_factory_which_the_error_na
     )
     with prl.Learner(scheme, target_steps=20, log_dir=tmp_path / "run") as learner:
         learner.run()
-    with pytest.raises(prl.CompositionError, match="the class or function OwnNetwork") as raised:
+    with pytest.raises(prl.CompositionError, match="the class or function Own") as raised:
         prl.load_policy(tmp_path / "run")
     assert any("load_policy(path, algo_factory=..., actor_factory=...)" in note for note in raised.value.__notes__)
     policy = prl.load_policy(tmp_path / "run", actor_factory=actor)

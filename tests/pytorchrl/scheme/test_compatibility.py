@@ -99,6 +99,14 @@ REFUSALS: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
         prl.PCL, ON, prl.PERBuffer.create_factory(size=8, n_step=3, sequences=prl.Sequences(4)), {},
         "PCL sums rewards itself, but PERBuffer has n_step=3; give it n_step=1",
     ),
+    "single transitions for a model of sequences": (
+        prl.TDMPC2, OFF, REPLAY, {},
+        "TDMPC2 learns from sequences, but ReplayBuffer makes batches of single transitions; give it sequences=",
+    ),
+    "several steps for a model of single ones": (
+        prl.TDMPC2, OFF, prl.PERBuffer.create_factory(size=8, n_step=3, sequences=prl.Sequences(4)), {},
+        "TDMPC2 learns from one-step transitions, but PERBuffer has n_step=3; give it n_step=1",
+    ),
     "the newest steps of a storage that does not know them": (
         prl.ACER, ON, Unordered.create_factory(size=8, sequences=prl.Sequences(4)), {},
         "ACER learns from the newest steps in addition to replayed ones, and Unordered does not",
@@ -162,6 +170,7 @@ def test_incompatible_parts_are_refused_with_a_remedy(name: str) -> None:
         (prl.GAIL, ON, ROLLOUT, {"expert": REPLAY}),
         *((algorithm, actor, SEQUENCES, {}) for algorithm in (prl.ACER, prl.PCL) for actor in (ON, RECURRENT)),
         (prl.UnifiedPCL, ON, PACKED, {}),
+        *((prl.TDMPC2, actor, storage, {}) for actor in (OFF, RECURRENT) for storage in (SEQUENCES, PACKED)),
         (prl.ACER, ON, prl.PersistentEpisodicBuffer.create_factory(8, "episodes", sequences=prl.Sequences(4)), {}),
         (prl.REINFORCE, ON, prl.VanillaOnPolicyBuffer.create_factory(size=8), {}),
         # Actors differ only in their defaults.

@@ -1,6 +1,7 @@
 """User-defined feature extractors: any module, made by a class or a function of the observation space."""
 
 import copy
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -26,6 +27,18 @@ def name_of(extractor: Callable[..., Any]) -> str:
     return str(getattr(named, "__name__", type(named).__name__))
 
 
+def can_be_called(function: Callable[..., Any], *arguments: Any) -> bool:
+    """Whether a class or function takes these arguments, as far as its signature is known."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:
+        # Of some functions, such as those in C, no signature is known.
+        return True
+    return True
+
+
 def features_by(extractor: UserExtractor, space: gym.Space[Any]) -> nn.Module:
     """Make a user's module and try it on two observations; its ``output_size`` is set if it has none.
 
@@ -40,50 +53,67 @@ def features_by(extractor: UserExtractor, space: gym.Space[Any]) -> nn.Module:
             f"class, or a function of the observation space, lambda space: {type(extractor).__name__}(...)"
         )
     module = extractor(space)
-    who = name_of(extractor)
+    who = f"feature_extractor {name_of(extractor)}"
     if not isinstance(module, nn.Module):
-        raise TypeError(
-            f"feature_extractor {who} must make a torch.nn.Module for an observation space, got {_shown(module)}"
-        )
-    features = _tried(module, space, who)
-    wanted = f"must return a Tensor (B, n) of {torch.get_default_dtype()} for observations (B, *obs) of {space}"
+        raise TypeError(f"{who} must make a torch.nn.Module for an observation space, got {_shown(module)}")
+    parameter = next(module.parameters(), None)
+    device = torch.device("cpu") if parameter is None else parameter.device
+    check_features(
+        module, some_observations(space, _ROWS, device), who, "observations", f"observations (B, *obs) of {space}"
+    )
+    return module
+
+
+def check_features(module: nn.Module, inputs: Any, who: str, given: str, shapes: str) -> None:
+    """Check a user's module by its features of a few inputs; its ``output_size`` is set if it has none.
+
+    This changes nothing else but uninitialised lazy parameters.
+
+    Args:
+        module: as the user's class or function made it.
+        inputs: two rows.
+        who: the setting and the name of that class or function, for errors.
+        given: what it is given, for errors.
+        shapes: the same with shapes.
+
+    Raises:
+        TypeError: the module does not return a Tensor.
+        ValueError: the Tensor is not (B, n) of torch's default dtype, n is not the module's ``output_size``, or the
+            module changes its inputs.
+    """
+    features = _tried(module, inputs, who, given)
+    wanted = f"must return a Tensor (B, n) of {torch.get_default_dtype()} for {shapes}"
     if not isinstance(features, Tensor):
-        raise TypeError(f"feature_extractor {who} {wanted}; for {_ROWS} observations it returned {_shown(features)}")
+        raise TypeError(f"{who} {wanted}; for {_ROWS} {given} it returned {_shown(features)}")
     if features.ndim != 2 or len(features) != _ROWS or features.dtype != torch.get_default_dtype():
-        raise ValueError(
-            f"feature_extractor {who} {wanted}; for {_ROWS} observations it returned {tuple(features.shape)} of "
-            f"{features.dtype}"
-        )
+        raise ValueError(f"{who} {wanted}; for {_ROWS} {given} it returned {tuple(features.shape)} of {features.dtype}")
     size = features.shape[1]
     if not hasattr(module, "output_size"):
         module.output_size = size  # type: ignore[assignment]
     elif module.output_size != size:
         raise ValueError(
-            f"feature_extractor {who} declares output_size = {module.output_size}; for {_ROWS} observations it "
-            f"returned {tuple(features.shape)}"
+            f"{who} declares output_size = {module.output_size}; for {_ROWS} {given} it returned "
+            f"{tuple(features.shape)}"
         )
-    return module
 
 
-def _tried(module: nn.Module, space: gym.Space[Any], who: str) -> Any:
-    """Return the module's output for sample observations; this changes nothing but uninitialised lazy parameters.
+def _tried(module: nn.Module, inputs: Any, who: str, given: str) -> Any:
+    """Return the module's output for sample inputs.
 
     Raises:
-        ValueError: the module changes the observations.
+        ValueError: the module changes them.
     """
-    parameter = next(module.parameters(), None)
-    observations = some_observations(space, _ROWS, torch.device("cpu") if parameter is None else parameter.device)
-    before = copy.deepcopy(observations)
+    before = copy.deepcopy(inputs)
     modes = {part: part.training for part in module.modules()}
     module.eval()
     with torch.no_grad():
-        features = module(observations)
+        features = module(inputs)
     for part, training in modes.items():
         part.training = training
-    if not _equal(observations, before):
+    if not _equal(inputs, before):
         raise ValueError(
-            f"feature_extractor {who} changes the observations that it is given, which storages keep; compute new "
-            f"ones, by x = x / 255 instead of x /= 255, or change a copy"
+            f"{who} changes the {given} that it is given, which storages keep; compute new ones, by x = x / 255 "
+            f"instead of x /= 255, or change a copy"
         )
     return features
 

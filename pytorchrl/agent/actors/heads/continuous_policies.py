@@ -132,14 +132,36 @@ def _middle(space: spaces.Box) -> Tensor:
 
 @dataclass(frozen=True)
 class SquashedGaussianPolicy(DistributionHead):
-    """A tanh-squashed Gaussian policy; mean and standard deviation depend on the features."""
+    """A tanh-squashed Gaussian policy; mean and standard deviation depend on the features.
+
+    Args:
+        smallest_log_std: lower bound of the logarithm of the standard deviation before the tanh.
+        largest_log_std: upper bound of that logarithm.
+        smooth_bounds: scale a tanh to the bounds, whose middle is then the initial logarithm; False clamps numbers to
+            the bounds, where they have no gradient, and begins near 0.
+
+    Raises:
+        ValueError: the lower bound is not below the upper one.
+    """
+
+    smallest_log_std: float = SMALLEST_LOG_STD
+    largest_log_std: float = LARGEST_LOG_STD
+    smooth_bounds: bool = False
 
     is_scaled = is_bounded = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.smallest_log_std < self.largest_log_std:
+            raise ValueError(
+                f"{type(self).__name__}: smallest_log_std must be less than largest_log_std="
+                f"{self.largest_log_std:g}, got {self.smallest_log_std:g}"
+            )
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from (N, features) to a :class:`SquashedGaussian`."""
         size = math.prod(bounded_box_of(actor, self).shape or (1,))
-        return _SquashedGaussian(actor.linear(features, 2 * size))
+        return _SquashedGaussian(actor.linear(features, 2 * size), self)
 
 
 @dataclass(frozen=True)
@@ -223,9 +245,16 @@ class _GaussianOfFeatures(OutputLayer):
 
 
 class _SquashedGaussian(OutputLayer):
+    def __init__(self, layer: nn.Module, head: SquashedGaussianPolicy) -> None:
+        super().__init__(layer)
+        self._bounds, self._is_smooth = (head.smallest_log_std, head.largest_log_std), head.smooth_bounds
+
     def output(self, numbers: Tensor) -> SquashedGaussian:
         mean, log_std = numbers.chunk(2, dim=-1)
-        return SquashedGaussian(mean, log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD))
+        smallest, largest = self._bounds
+        if self._is_smooth:
+            return SquashedGaussian(mean, smallest + (largest - smallest) / 2 * (log_std.tanh() + 1))
+        return SquashedGaussian(mean, log_std.clamp(smallest, largest))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.encoders import output_size_of
 from pytorchrl.agent.actors.heads.values import make_action_layers
 from pytorchrl.agent.actors.layers.linear_layers import NoisyLinear, OneSample, OutputLayer, UsesGenerator
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues, quantile_midpoints
@@ -43,7 +44,7 @@ class ImplicitQuantiles:
     def build(self, features: int, actor: Actor) -> nn.Module:
         """Return the module from features (N, features) to the output."""
         hidden = actor.hidden_layers(features, self.hidden_sizes) if self.hidden_sizes else None
-        numbers = make_action_layers(hidden.output_size if hidden else features, 1, actor)
+        numbers = make_action_layers(features if hidden is None else output_size_of(hidden), 1, actor)
         return _Quantiles(self, features, actor, numbers, hidden)
 
 

@@ -14,7 +14,7 @@ from pytorchrl.agent.ops.dispatch import is_acting
 from pytorchrl.agent.ops.layers import are_plain, hidden_layers, tanh_
 from pytorchrl.agent.ops.products import is_linear
 
-Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu"]
+Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu", "mish"]
 PlainActivation: TypeAlias = Literal["relu", "tanh"]
 """Activations whose derivative is a function of their output."""
 
@@ -24,6 +24,7 @@ _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "elu": F.elu,
     "silu": F.silu,
     "gelu": F.gelu,
+    "mish": F.mish,
 }
 
 _IN_PLACE: dict[Activation, Callable[[Tensor], Tensor]] = {"relu": torch.relu_, "tanh": tanh_}

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.transition import BATCH_SIZES, DONE, MASK, REW
+from storages.transition import BATCH_SIZES, DISCOUNT, DONE, EPISODE, MASK, REW, WEIGHTS
 
 
 class Paths:
@@ -46,6 +46,66 @@ class Paths:
         """Return values (T, B, 1) as rows (N, 1)."""
         flat = values.flatten(0, 1)
         return flat if self._places is None else flat[self._places]
+
+
+class FirstSteps:
+    """The first H steps of each of B sequences of a batch, of single transitions, or of episodes, as (H, B, ...).
+
+    Args:
+        rows: of one-step transitions.
+        horizon: H; fewer where all are shorter.
+    """
+
+    def __init__(self, rows: Rows, horizon: int) -> None:
+        self._all, batch = rows, rows.batch
+        number = torch.arange(len(rows), device=rows.reward.device).unsqueeze(1)
+        if batch[REW].ndim == 2 and BATCH_SIZES not in batch:
+            places, alive = number.T, torch.ones_like(rows.reward)[None]
+        else:
+            paths = Paths(rows)
+            places = paths.in_time(number)[:horizon, :, 0]
+            goes_on = paths.continues[: len(places) - 1]
+            alive = torch.cat([torch.ones_like(paths.continues[:1]), goes_on]).cumprod(0)
+        self.rows = places
+        """(H, B) int64: which row each step is; another one where there is none."""
+        self.alive = alive
+        """(H, B, 1): 1 where a step continues the episode of the first."""
+
+    def of(self, key: str) -> Tensor:
+        """Return a field (H, B, ...)."""
+        return self._all[key][self.rows]
+
+    @property
+    def action(self) -> Tensor:
+        """(H, B, *action), in the representation of networks."""
+        return self._all.action[self.rows]
+
+    @property
+    def weight(self) -> Tensor:
+        """(B, 1): importance weights, ones without."""
+        batch = self._all.batch
+        if WEIGHTS not in batch:
+            return torch.ones_like(self.alive[0])
+        # Packed episodes are in the order of their lengths, weights in that of the draws.
+        weights: Tensor = batch[WEIGHTS]
+        return weights[batch[EPISODE][self.rows[0], 0]] if BATCH_SIZES in batch else weights
+
+    def returns(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return discounted sums of rewards (B, 1), the discount of what follows, and the last row (B,) of each."""
+        total, factor, last = torch.zeros_like(self.alive[0]), torch.ones_like(self.alive[0]), self.rows[0]
+        for alive, reward, discount, row in zip(self.alive, self.of(REW), self.of(DISCOUNT), self.rows, strict=True):
+            total = total + alive * factor * reward
+            factor = torch.where(alive > 0, factor * discount, factor)
+            last = torch.where(alive[:, 0] > 0, row, last)
+        return total, factor, last
+
+    def per_row(self, errors: Tensor) -> Tensor:
+        """Return errors (B, 1) of sequences in the shape of the batch's rewards, for replay priorities."""
+        batch = self._all.batch
+        if BATCH_SIZES not in batch:
+            return errors.expand_as(batch[REW])
+        episode = batch[EPISODE][:, 0]
+        return errors.new_empty(errors.shape).index_copy(0, episode[self.rows[0]], errors)[episode]
 
 
 def retrace(paths: Paths, rows: Rows, taken: Tensor, value: Tensor, next_value: Tensor, trace: Tensor) -> Tensor:

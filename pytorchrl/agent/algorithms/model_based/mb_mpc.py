@@ -21,7 +21,7 @@ from pytorchrl.agent.explorers import Exploration, Explorer, Greedy
 from pytorchrl.agent.planners import CrossEntropy, PathIntegral, Planner, RandomShooting
 from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule
 
-_PLAN = "plan"
+PLAN = "plan"
 """Name of the action sequences in the state of an exploration."""
 
 
@@ -80,20 +80,11 @@ class MBMPC(OffPolicyAlgorithm):
         obs, rollouts = unrounded(view.observations).flatten(1), self.model.rollouts()
         plan = self.planner.plan(
             lambda actions: self.expected_returns(rollouts, obs, actions, exploration.generator),
-            self._remaining_plan(exploration, len(obs)),
+            remaining_plan(exploration, (len(obs), self.planner.horizon, self.codec.size), self.device),
             exploration.generator,
         )
-        exploration.state[_PLAN] = plan
+        exploration.state[PLAN] = plan
         return plan[:, 0]
-
-    def _remaining_plan(self, exploration: Exploration, rows: int) -> Tensor:
-        """Return the plans (E, H, A) of the previous step without their first action, zeros where an episode begins."""
-        plan = exploration.state.get(_PLAN)
-        shape = (rows, self.planner.horizon, self.codec.size)
-        if plan is None or plan.shape != shape:
-            return torch.zeros(shape, device=self.device)
-        remaining = torch.cat([plan[:, 1:], torch.zeros_like(plan[:, :1])], dim=1)
-        return remaining if exploration.starts is None else remaining * (1 - exploration.starts.unsqueeze(2))
 
     @torch.no_grad()
     def expected_returns(
@@ -120,6 +111,21 @@ class MBMPC(OffPolicyAlgorithm):
 
 
 _LARGEST = 1e30
+
+
+def remaining_plan(exploration: Exploration, shape: tuple[int, int, int], device: torch.device) -> Tensor:
+    """Return the plans of the previous step without their first action, zeros where an episode begins.
+
+    Args:
+        exploration: holds the plans in ``state``, and the beginnings of episodes in ``starts``.
+        shape: (E, H, A), of the plans.
+        device: of the plans.
+    """
+    plan = exploration.state.get(PLAN)
+    if plan is None or plan.shape != shape:
+        return torch.zeros(shape, device=device)
+    remaining = torch.cat([plan[:, 1:], torch.zeros_like(plan[:, :1])], dim=1)
+    return remaining if exploration.starts is None else remaining * (1 - exploration.starts.unsqueeze(2))
 
 
 class PDDM(MBMPC):

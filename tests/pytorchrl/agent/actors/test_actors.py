@@ -15,6 +15,7 @@ from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.encoders import features_of
 from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy, Policy, SquashedGaussianPolicy, StateValue
 from pytorchrl.agent.actors.layers.mlp import MLP
+from pytorchrl.agent.actors.view import Observations
 from tests.support.toys import Counter, continuous
 
 
@@ -63,6 +64,28 @@ def test_actors_and_heads_accept_every_observation_space(name: str) -> None:
     assert [value.mean.shape for value in critics(view, action)] == [(3, 1)] * 3
 
 
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_networks_of_vectors_take_these_in_place_of_observations(memory: Any) -> None:
+    factory = prl.OffPolicyActor.create_factory(
+        hidden_sizes=(8, 6), memory=memory, per_network={"late": {"late_action": 1}, "small": {"hidden_sizes": ()}}
+    )
+    actor = factory("cpu", spaces_of(OBSERVATIONS["dict"], continuous(size=2)))
+    codec = make_codec(continuous(size=2), torch.device("cpu"), scaled=True)
+    vectors, action = Observations(torch.randn(3, 4)), torch.zeros(3, 2)
+    assert actor.make("policy", SquashedGaussianPolicy(), vectors=4)(vectors).mode().shape == (3, 2)
+    assert actor.make("small", StateValue(), vectors=4)(vectors).shape == (3, 1)
+    late = actor.make("late", ActionValue(), codec=codec, vectors=4)
+    assert [tuple(layer.weight.shape) for part in (late.body.hidden, late.joint) for layer in part.layers] == [
+        (8, 4),
+        (6, 10),
+    ]
+    critics = actor.make_ensemble("critics", ActionValue(), 2, codec=codec, vectors=4)
+    assert [value.mean.shape for value in critics(vectors, action)] == [(3, 1)] * 2
+    if memory:
+        # They have no recurrent states.
+        assert actor.initial_memory(3).shape == (3, 0)
+
+
 def test_a_discrete_observation_becomes_one_hot() -> None:
     features = features_of(spaces.Discrete(3, start=5), "uniform")
     assert torch.equal(features(torch.tensor([[5], [7]])), torch.tensor([[1.0, 0, 0], [0, 0, 1]]))
@@ -74,7 +97,7 @@ def test_orthogonal_weights_have_the_gain_of_their_activation(activation: Any, g
     torch.testing.assert_close(weight @ weight.T, gain**2 * torch.eye(8))  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "elu", "silu", "gelu"])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "elu", "silu", "gelu", "mish"])
 def test_every_activation_works(activation: Any) -> None:
     assert MLP(2, (4, 3), activation, "uniform")(torch.randn(5, 2)).shape == (5, 3)
 

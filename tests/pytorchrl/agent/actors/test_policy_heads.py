@@ -27,6 +27,7 @@ CONTINUOUS = [
     prl.heads.GaussianPolicy("fixed", initial_log_std=-1.0),
     prl.heads.GaussianPolicy("state-dependent", bounded_mean=True),
     prl.heads.SquashedGaussianPolicy(),
+    prl.heads.SquashedGaussianPolicy(smallest_log_std=-10.0, smooth_bounds=True),
     prl.heads.BetaPolicy(),
     prl.heads.GSDEPolicy(),
     prl.heads.GSDEPolicy(squash=True),
@@ -120,6 +121,15 @@ def test_a_bounded_mean_is_a_tanh_stretched_to_the_box() -> None:
     output = linear(layer_of(module.head.head), numpy(observations()))
     expected = np.tanh(output) * [2.0, 0.25] + [-1.0, 0.25]
     np.testing.assert_allclose(numpy(policy(observations()).mode()).reshape(6, 2), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_deviations_of_a_squashed_gaussian_are_clamped_or_scaled_to_their_bounds() -> None:
+    for smooth in (False, True):
+        head = prl.heads.SquashedGaussianPolicy(smallest_log_std=-1.0, largest_log_std=0.5, smooth_bounds=smooth)
+        policy, module = network(head, BOX)
+        output = linear(layer_of(module.head.head), numpy(observations()))[:, 2:]
+        expected = -1 + 0.75 * (np.tanh(output) + 1) if smooth else output.clip(-1, 0.5)
+        np.testing.assert_allclose(numpy(policy(observations()).inner.log_std), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_beta_concentrations_are_a_softplus_plus_the_smallest_concentration() -> None:
@@ -224,6 +234,11 @@ def test_spaces_that_a_head_does_not_fit_are_refused(head: Any) -> None:
         (prl.heads.SoftmaxPolicy, {"min_probability": 1.5}, r"min_probability must lie in \[0, 1\]"),
         (prl.heads.MellowmaxPolicy, {"omega": -1}, "MellowmaxPolicy: omega must be greater than 0"),
         (prl.heads.MixturePolicy, {"num_components": 0}, "MixturePolicy: num_components must be at least 1"),
+        (
+            prl.heads.SquashedGaussianPolicy,
+            {"smallest_log_std": 2.0},
+            "SquashedGaussianPolicy: smallest_log_std must be less than largest_log_std=2, got 2",
+        ),
         (prl.heads.GSDEPolicy, {"resample_every": 0}, "GSDEPolicy: resample_every must be at least 1"),
     ],
 )

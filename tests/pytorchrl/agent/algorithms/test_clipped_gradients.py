@@ -9,7 +9,7 @@ import pytorchrl as prl
 from tests.support.lessons import CASES, Case, learn, make_scheme
 
 each_algorithm = pytest.mark.parametrize("case", {case.name: case for case in CASES}.values(), ids=str)
-OTHERS = {"discriminator", "predictor", "representation"}
+OTHERS = {"discriminator", "encoder", "predictor", "representation"}
 """Groups that are not of the policy or of values; nor are the model of MBPO, and scalars such as temperatures."""
 
 

@@ -140,7 +140,11 @@ def test_compiled_updates_lead_to_the_same_weights(name: str, inductor: Any) -> 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "name", ["SAC-bounded", "TD3-bounded", "PPO-several", "CQL-bounded", "HyAR-hybrid", "ReBRAC-bounded", "FQL-bounded"]
+    "name",
+    [
+        *("SAC-bounded", "TD3-bounded", "PPO-several", "CQL-bounded", "HyAR-hybrid"),
+        *("ReBRAC-bounded", "FQL-bounded", "MRQ-bounded"),
+    ],
 )
 def test_random_numbers_are_drawn_in_the_same_order(name: str, backend: Backend) -> None:
     backend("eager")

@@ -35,6 +35,16 @@ class PointMass(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
 
 
 COMMON: dict[str, Any] = {"start_steps": 100, "mini_batch_size": 64, "test_every": 0}
+LATENT: dict[str, Any] = {
+    "latent_size": 16,
+    "num_bins": 41,
+    "largest_log": 3.0,
+    "gamma": 0.9,
+    "lr": 1e-3,
+    "lr_pi": 1e-3,
+    "encoder_share": 1.0,
+    "pretraining_updates": 100,
+}
 ALGORITHMS: dict[str, tuple[Any, dict[str, Any]]] = {
     "PETS": (prl.PETS, {"planner": prl.planners.CrossEntropy(8, 3, 32, 6), "ensemble_size": 2}),
     "PDDM": (
@@ -46,6 +56,11 @@ ALGORITHMS: dict[str, tuple[Any, dict[str, Any]]] = {
         prl.MBPO,
         {"lr_pi": 3e-3, "lr_q": 3e-3, "initial_alpha": 0.05, "num_mini_batch": 3, "ensemble_size": 2, "gamma": 0.9},
     ),
+    "TDMPC2": (prl.TDMPC2, {**LATENT, "planner": prl.planners.ElitePathIntegral(3, 3, 32, 6, 4)}),
+    "TDMPC2, by the policy": (
+        prl.TDMPC2,
+        {**LATENT, "planner": None, "distribution": prl.heads.SquashedGaussianPolicy(), "lr": 3e-3, "lr_pi": 3e-3},
+    ),
 }
 
 
@@ -53,10 +68,11 @@ ALGORITHMS: dict[str, tuple[Any, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_point_mass_is_held_in_place(name: str, tmp_path: Path) -> None:
     cls, settings = ALGORITHMS[name]
+    is_latent = cls is prl.TDMPC2
     scheme = prl.Scheme(
         cls.create_factory(**COMMON, **settings),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(32,)),
-        prl.ReplayBuffer.create_factory(size=600),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(32,), layer_norm=is_latent),
+        prl.ReplayBuffer.create_factory(size=600, sequences=prl.Sequences(3) if is_latent else None),
         prl.VecEnv.create_factory(PointMass),
         seed=0,
     )
