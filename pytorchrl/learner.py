@@ -58,6 +58,16 @@ def answer_call(cls: type[Any], wrong: str, args: tuple[Any, ...], kwargs: Mappi
     return f"{wrong}; write {training_code(name, environment_of(args, kwargs) or environment_for(actions))}"
 
 
+def _answer_run(_: type[Any], wrong: str, args: tuple[Any, ...], __: Mapping[str, Any]) -> str:
+    """Return the message about a call of :meth:`Learner.run`: a number is taken for that of steps, as elsewhere."""
+    if not args:
+        return wrong
+    return (
+        f"{wrong}; it trains up to target_steps of prl.Learner, or of prl.Learner.resume(log_dir, target_steps=...); "
+        f"learner.run(checkpoint_every={args[0]!r}) sets the steps between checkpoints"
+    )
+
+
 class Learner(Answering, Closing):
     """Trains a scheme for a number of steps, logs metrics, and saves the run in a folder.
 
@@ -141,9 +151,11 @@ class Learner(Answering, Closing):
 
         Args:
             log_dir: the run folder.
-            scheme: the same composition as before; None builds it from ``config.json``, which is possible without
+            scheme: made of the same factories as before; None builds it from ``config.json``, which is possible without
                 user-defined functions. The storage's directory may differ, if it was moved. Hyper-parameters that were
-                changed in it replace those of the checkpoint.
+                changed in it, by ``scheme.algorithm.update_algorithm_parameter(name, value)`` or
+                ``update_storage_parameter`` of a storage, replace those of the checkpoint; factories with others are
+                refused.
             target_steps: a new target, at least the steps made. None keeps the old one, as for what follows.
             log_to: new loggers, needed where the old ones are objects of a script.
             callbacks: new callbacks, needed where the old ones contain user-defined objects; those with the same
@@ -223,8 +235,8 @@ class Learner(Answering, Closing):
             learner._saver.set_interval(parts.checkpoint_every)
         return learner
 
-    @answering_calls(lambda _, wrong, *__: wrong)
-    def run(self, checkpoint_every: int | None = None, *, progress: bool = True) -> bool:
+    @answering_calls(_answer_run)
+    def run(self, *, checkpoint_every: int | None = None, progress: bool = True) -> bool:
         """Train until the target is reached; then save a checkpoint and plot the learning curve.
 
         Progress is shown in a terminal, and elsewhere printed each minute and after each tenth of the run. Ctrl-C or
@@ -359,9 +371,9 @@ class Learner(Answering, Closing):
         """Log histograms of values, in the loggers that support them: TensorBoard and wandb."""
         self._measurements.write_histograms(self.scheme.steps, values)
 
-    def log_video(self, name: str, path: Path) -> None:
+    def log_video(self, name: str, path: _Path) -> None:
         """Log a video, a file that ends in ".mp4" or ".gif", in the loggers that support it: wandb."""
-        self._measurements.write_video(self.scheme.steps, name, path)
+        self._measurements.write_video(self.scheme.steps, name, Path(path))
 
     @property
     def seconds_of_parts(self) -> dict[str, float]:
@@ -405,10 +417,11 @@ class Learner(Answering, Closing):
         self._callbacks.call("on_checkpoint", self, self._folder.checkpoint_file)
         return self._folder.checkpoint_file
 
-    def save_policy(self, path: Path, **numbers: float) -> Path:
+    def save_policy(self, path: _Path, **numbers: float) -> Path:
         """Save only the policy, and further numbers, for :func:`load_policy`; returns the file."""
-        self._saver.save_policy(path, numbers)
-        return path
+        file = Path(path)
+        self._saver.save_policy(file, numbers)
+        return file
 
     def close(self) -> None:
         """Close the environments and loggers, and release the lock of the run folder."""

@@ -93,7 +93,7 @@ def resumed_run(
     candidates = [folder.checkpoint_file, *folder.earlier_checkpoint_files(keep_checkpoints)]
     file, state, damaged = checkpoint.load_newest(candidates)
     with as_checkpoint_error(file):
-        refuse_other_composition(config if scheme is None else scheme.config, state["config"], file)
+        refuse_other_composition(config if scheme is None else scheme.config, state["config"], file, scheme)
         if scheme is None:
             storage_paths.refuse_storages_that_are_gone(config, state["scheme"], file)
             storage_paths.refuse_storages_of_others(config, state["scheme"], folder.path)
@@ -270,16 +270,51 @@ def positive(name: str, value: int) -> int:
     return value
 
 
-def refuse_other_composition(ours: Mapping[str, Any], saved: Mapping[str, Any], file: Path) -> None:
+def refuse_other_composition(
+    ours: Mapping[str, Any], saved: Mapping[str, Any], file: Path, scheme: Scheme | None
+) -> None:
     """Check that a checkpoint is from the composition that is to resume from it.
+
+    Args:
+        ours: configuration of the composition.
+        saved: configuration in the checkpoint.
+        file: the checkpoint.
+        scheme: of the composition, if the user has given it.
 
     Raises:
         CheckpointError: it is from another.
     """
     differing = differences(ours, saved)
-    if differing:
-        raise CheckpointError(
-            f"{file} is of another composition; {'; '.join(differing)}. Resume with the composition it was saved "
-            f"with, or begin a new run with its weights in another folder: "
-            f"prl.start_from(scheme, {str(file.parent)!r}), or train --from {file.parent}"
-        )
+    if not differing:
+        return
+    changes = None if scheme is None else _changes_between(scheme, ours, saved, len(differing))
+    way_out = "Resume with the composition it was saved with" if changes is None else changes
+    raise CheckpointError(
+        f"{file} is of another composition; {'; '.join(differing)}. {way_out}, or begin a new run with its weights in "
+        f"another folder: prl.start_from(scheme, {str(file.parent)!r}), or train --from {file.parent}"
+    )
+
+
+def _changes_between(
+    scheme: Scheme, ours: Mapping[str, Any], saved: Mapping[str, Any], num_differing: int
+) -> str | None:
+    """Return how to change the hyper-parameters of the algorithm and storage that differ; None if more differs."""
+    calls = []
+    for part, method in (("algorithm", "update_algorithm_parameter"), ("storage", "update_storage_parameter")):
+        here, there = ours[part], saved[part]
+        if here["name"] != there["name"]:
+            return None
+        of_part = getattr(scheme, part)
+        given = here["hyper_parameters"]
+        names = [name for name, value in given.items() if value != there["hyper_parameters"].get(name, value)]
+        if any(name in of_part.unchangeable for name in names):
+            return None
+        calls += [f"scheme.{part}.{method}({name!r}, {_as_code(given[name])})" for name in names]
+    if len(calls) != num_differing:
+        return None
+    return f"Make the scheme of the factories it was saved with, and change it before it resumes: {'; '.join(calls)}"
+
+
+def _as_code(value: Any) -> str:
+    """Return a value of a configuration as an argument; that of a setting or function is left out."""
+    return "..." if isinstance(value, Mapping | list) else repr(value)

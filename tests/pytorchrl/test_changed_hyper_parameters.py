@@ -253,3 +253,41 @@ def test_changed_shares_that_are_none_are_refused(shares: Any, tmp_path: Path) -
     with pytest.raises(ValueError, match="MixedStorage: shares must"):
         scheme.load_state_dict(state | {"mixed": {"main": {"shares": shares}}})
     scheme.close()
+
+
+def test_a_hyper_parameter_assigned_to_an_algorithm_is_checked_used_and_kept(tmp_path: Path) -> None:
+    with prl.Learner(dqn(), 20, tmp_path / "run") as learner:
+        algorithm: Any = learner.scheme.algorithm
+        algorithm.lr = 7e-5
+        assert {group.stepper.learning_rate for group in algorithm.training.groups.values()} == {7e-5}
+        with pytest.raises(ValueError, match="DQN: gamma must lie in"):
+            algorithm.gamma = 3.0
+        with pytest.raises(ValueError, match="DQN: huber_threshold is fixed once the object is made"):
+            algorithm.huber_threshold = 2.0
+        learner.run(progress=False)
+    with prl.Learner.resume(tmp_path / "run", target_steps=30) as learner:
+        assert learner.scheme.algorithm.changed_parameters == {"lr": 7e-5}
+
+
+class SetsItsOwn(prl.DQN):
+    """Sets hyper-parameters in `build`, and one of its own ``__init__`` after that of the base class."""
+
+    def __init__(self, device: Any, actor: Any, envs: Any, *, bonus: float = 0.5, **kwargs: Any) -> None:
+        super().__init__(device, actor, envs, **kwargs)
+        self.bonus = bonus
+
+    def build(self) -> None:
+        self.gamma = 0.5
+        super().build()
+
+
+def test_a_class_may_set_its_hyper_parameters_while_it_is_made() -> None:
+    scheme = prl.Scheme(
+        SetsItsOwn.create_factory(bonus=0.25),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(4,)),
+        prl.ReplayBuffer.create_factory(size=50),
+        CARTPOLE,
+    )
+    algorithm: Any = scheme.algorithm
+    assert (algorithm.gamma, algorithm.bonus, algorithm.changed_parameters) == (0.5, 0.25, {})
+    scheme.close()

@@ -281,6 +281,35 @@ def test_resuming_another_composition_names_the_difference(tmp_path: Path) -> No
         prl.Learner.resume(tmp_path / "run", scheme=ppo_scheme())
 
 
+def test_resuming_with_other_hyper_parameters_names_how_to_change_them(tmp_path: Path) -> None:
+    finished_run(tmp_path / "run")
+    factories = list(dqn_scheme().factories[:4])
+    factories[0] = prl.DQN.create_factory(**{**factories[0].hyper_parameters, "lr": 0.03})
+    said = r"before it resumes: scheme\.algorithm\.update_algorithm_parameter\('lr', 0\.03\)"
+    with pytest.raises(prl.CheckpointError, match=said):
+        prl.Learner.resume(tmp_path / "run", scheme=prl.Scheme(*factories))
+    scheme = dqn_scheme()
+    scheme.algorithm.update_algorithm_parameter("lr", 0.03)
+    with prl.Learner.resume(tmp_path / "run", scheme=scheme) as learner:
+        assert {group.stepper.learning_rate for group in learner.scheme.algorithm.training.groups.values()} == {0.03}
+
+
+def test_a_policy_is_saved_at_a_path_of_either_kind(tmp_path: Path) -> None:
+    with prl.Learner(dqn_scheme(), 20, tmp_path / "run") as learner:
+        for path in (str(tmp_path / "text.pt"), tmp_path / "path.pt"):
+            assert learner.save_policy(path) == Path(path)
+            assert prl.load_policy(path).algorithm.actor is not None
+
+
+def test_a_model_of_stable_baselines3_is_not_taken_for_a_damaged_checkpoint(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
+        for name in ("data", "policy.pth", "_stable_baselines3_version"):
+            archive.writestr(name, b"")
+    with pytest.raises(prl.CheckpointError, match="a model of stable-baselines3, whose files are not read") as error:
+        prl.load_policy(tmp_path / "model.zip")
+    assert "damaged" not in str(error.value)
+
+
 def test_a_checkpoint_of_another_run_in_the_folder_is_refused(tmp_path: Path) -> None:
     finished_run(tmp_path / "run")
     prl.Learner(dqn_scheme(seed=5), 60, tmp_path / "other").run()

@@ -114,6 +114,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "made.learner.env": ("'env'", "learner.scheme.envs"),
     "made.learner.run(total_timesteps=10)": ("Learner.run", "'total_timesteps'", "target_steps of prl.Learner"),
     "made.learner.run(callback=None)": ("Learner.run", "'callback'", "callbacks of prl.Learner"),
+    "made.learner.run(100)": ("Learner.run", "target_steps of prl.Learner", "run(checkpoint_every=100)"),
     # Schemes.
     "made.scheme.learn(1_000)": ("'learn'", RUN),
     "made.scheme.train()": ("'train'", RUN),
@@ -142,6 +143,10 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "prl.compose('PPO', 'CartPole-v1', n_envs=4)": ("n_envs", "here it is num_envs"),
     "prl.compose('PPO', 'CartPole-v1', total_timesteps=4)": ("total_timesteps", "target_steps of prl.Learner"),
     "prl.compose('PPO', 'CartPole-v1', lr=1e-3)": ("lr", "prl.compose(prl.PPO.create_factory(lr=1e-3), env)"),
+    "prl.compose('SAC', 'Pendulum-v1', hidden_sizes=(8,))": ("actor=prl.OffPolicyActor.create_factory(hidden_sizes=",),
+    "prl.compose('SAC', 'Pendulum-v1', net_arch=[8])": ("actor=prl.OffPolicyActor.create_factory(hidden_sizes=",),
+    "prl.OffPolicyActor.create_factory(net_arch=dict(pi=[8], qf=[8]))": ('per_network={"policy": {"hidden_sizes"',),
+    "prl.PPO.create_factory(vf_coef=0.5)": ("value_loss_coef, twice vf_coef of stable-baselines3",),
     "prl.compose('PPO', ENV)": ("an instance", "'CartPole-v1'"),
     # Policies.
     "made.policy.predict(np.zeros(4))": ("'predict'", "action = policy(observation)"),

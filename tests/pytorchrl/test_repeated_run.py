@@ -17,7 +17,7 @@ from tests.support.folders import content
 
 
 def trained(learner: prl.Learner, checkpoint_every: int | None = None) -> prl.Learner:
-    learner.run(checkpoint_every)
+    learner.run(checkpoint_every=checkpoint_every)
     learner.close()
     return learner
 

@@ -30,6 +30,7 @@ from pytorchrl.agent.optimizers import Adam, Optimizer
 from pytorchrl.agent.other_names import ALGORITHM_METHODS, ALGORITHM_NAMES
 from pytorchrl.agent.other_names.calls import answering_calls, environment_for
 from storages.component.changeable import Changeable
+from storages.component.declared import hyper_parameters_of
 from storages.component.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
 from storages.component.other_names import answer_missing
 from storages.component.schedule import Schedule, value_at
@@ -80,6 +81,9 @@ class Algorithm(Changeable, ABC):
     unused: ClassVar[Mapping[str, str]] = {}
     """Inherited public methods that the class does not call, each with what to override instead."""
 
+    _made_names: frozenset[str] = frozenset()
+    """Names of the hyper-parameters; empty until the object is made, while `build` may set them."""
+
     gamma: UnitInterval = 0.99
     optimizer: Optimizer = Adam()
     optimizers: Mapping[str, Optimizer] | None = None
@@ -116,6 +120,7 @@ class Algorithm(Changeable, ABC):
         """When update phases are due while collecting."""
         self._follow_schedules()
         self.seed(np.random.SeedSequence())
+        self._made_names = frozenset(hyper_parameters_of(type(self)))
 
     @classmethod
     def usage(cls) -> str:
@@ -347,6 +352,18 @@ class Algorithm(Changeable, ABC):
     def update_algorithm_parameter(self, name: str, value: Any) -> None:
         """Change a hyper-parameter in use, as a checkpoint keeps; raise ValueError or TypeError if it cannot change."""
         self._update_parameters({name: value})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; one of a hyper-parameter, once it is made, as by :meth:`update_algorithm_parameter`."""
+        # An __init__ of a user's class may set its own hyper-parameters only after the object is made.
+        if name in self._made_names and name in vars(self):
+            self._update_parameters({name: value})
+        else:
+            object.__setattr__(self, name, value)
+
+    def _set(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def _use_parameters(self) -> None:
         self._explorer, self.plan = checks.make_checked_explorer(self, self._sample_output), self.update_plan()

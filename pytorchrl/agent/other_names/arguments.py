@@ -24,6 +24,12 @@ _TESTS = {
 }
 _ENVIRONMENTS = {"num_envs": "num_envs", "": "num_envs of prl.VecEnv.create_factory"}
 _OF_ALGORITHM = {"": "a hyper-parameter of the algorithm, such as prl.compose(prl.PPO.create_factory(lr=1e-3), env)"}
+_ACTOR_CODE = "prl.OffPolicyActor.create_factory(hidden_sizes=(64, 64))"
+_OF_ACTOR = {
+    "actor": f"actor={_ACTOR_CODE}, or OnPolicyActor for rollouts",
+    "actor_factory": f"actor_factory={_ACTOR_CODE}, or OnPolicyActor for rollouts",
+    "": f"a hyper-parameter of the actor, such as prl.compose(..., actor={_ACTOR_CODE})",
+}
 
 _OF_BOTH: OtherNames = {
     **each("total_timesteps timesteps n_timesteps total_steps max_steps num_timesteps steps target_steps", _STEPS),
@@ -41,7 +47,7 @@ _OF_BOTH: OtherNames = {
     **each("num_workers num_env_runners num_rollout_workers n_jobs", {"": "num_collectors of prl.RayScheme"}),
     **each("gamma learning_rate batch_size learning_starts ent_coef clip_range tau", _OF_ALGORITHM),
     **each("buffer_size n_steps", {"": "size of the storage, such as prl.ReplayBuffer.create_factory(size=100_000)"}),
-    **each("policy_kwargs net_arch hidden_sizes", {"": "hyper-parameters of the actor, such as hidden_sizes"}),
+    **each("policy_kwargs net_arch hidden_sizes", _OF_ACTOR),
 }
 LEARNER_NAMES: OtherNames = {
     **_OF_BOTH,

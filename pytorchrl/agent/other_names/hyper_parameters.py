@@ -225,8 +225,15 @@ ALGORITHM_NAMES: OtherNames = {
     **each("ent_coef entropy_coeff entropy_coefficient entropy_loss_scale", _ENTROPY),
     **each("entropy_coef", _ENTROPY),
     **each(
-        "vf_coef v_loss_coef value_coefficient value_func_coef vf_loss_coeff value_loss_scale Q_loss_coef "
-        "value_loss_coef",
+        "vf_coef",
+        _VALUE_COEF
+        | {
+            "value_loss_coef": "value_loss_coef, twice vf_coef of stable-baselines3 and Tianshou, which do not halve the "
+            "squared error; the same as that of CleanRL"
+        },
+    ),
+    **each(
+        "v_loss_coef value_coefficient value_func_coef vf_loss_coeff value_loss_scale Q_loss_coef value_loss_coef",
         _VALUE_COEF,
     ),
     **each("max_grad_norm grad_clip gradient_clip clip_grad_norm grad_norm_clip", _NORM),
@@ -285,6 +292,11 @@ ALGORITHM_NAMES: OtherNames = {
 
 _SPACES = {"": "no setting: the environments have the spaces"}
 _UNITS = {"hidden_sizes": "hidden_sizes"}
+_LAYERS = {
+    "per_network": 'hidden_sizes; for a dict of networks per_network={"policy": {"hidden_sizes": (64, 64)}, ...}, by '
+    "the names of the algorithm's networks",
+    "hidden_sizes": "hidden_sizes",
+}
 _EXTRACTOR = {"feature_extractor": "feature_extractor"}
 _MEMORY = {"memory": 'memory, "gru" or "lstm"'}
 _MEMORY_SIZE = {"memory_size": "memory_size"}
@@ -295,7 +307,7 @@ ACTOR_NAMES: OtherNames = {
     "device": {"": "device of Scheme"},
     "learning_rate": {"": "lr of the algorithm"},
     "policy_kwargs": {"": "several hyper-parameters of the actor"},
-    "net_arch": _UNITS,
+    "net_arch": _LAYERS,
     "hidden_size": _UNITS,
     "hidden_dim": _UNITS,
     "hidden_units": _UNITS,

@@ -1,6 +1,7 @@
 """The base class of callbacks, and the events on which a run calls them."""
 
 import difflib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,10 +40,10 @@ class TrainingRun(Protocol):
     def log_histograms(self, values: Mapping[str, NDArray[Any]]) -> None:
         """Log histograms of values, in the loggers that support them."""
 
-    def log_video(self, name: str, path: Path) -> None:
+    def log_video(self, name: str, path: str | os.PathLike[str]) -> None:
         """Log a video, in the loggers that support it."""
 
-    def save_policy(self, path: Path, **numbers: float) -> Path:
+    def save_policy(self, path: str | os.PathLike[str], **numbers: float) -> Path:
         """Save the policy alone."""
 
     def stop(self, reason: str) -> None:
@@ -50,6 +51,21 @@ class TrainingRun(Protocol):
 
     def is_interrupted(self) -> bool:
         """Whether the run was asked to stop."""
+
+
+_OF_STABLE_BASELINES3 = {
+    "_on_step": "on_step(self, learner)",
+    "_on_training_start": "on_run_begin(self, learner)",
+    "on_training_start": "on_run_begin(self, learner)",
+    "_on_training_end": "on_run_end(self, learner)",
+    "on_training_end": "on_run_end(self, learner)",
+    "_on_rollout_start": "on_step_begin(self, learner)",
+    "on_rollout_start": "on_step_begin(self, learner)",
+    "_on_rollout_end": "on_step(self, learner), after the updates",
+    "on_rollout_end": "on_step(self, learner), after the updates",
+    "_init_callback": "on_run_begin(self, learner)",
+}
+"""Methods of callbacks of stable-baselines3, and the events here."""
 
 
 @dataclass(eq=False)
@@ -66,13 +82,20 @@ class Callback(Setting):
     called yet; these are called first when the run is resumed. That callback itself is not called again.
 
     Raises:
-        TypeError: a subclass defines a method ``on_...`` of no event; raised when the class is made.
+        TypeError: a subclass defines a method ``on_...`` of no event, or one of callbacks of stable-baselines3; raised
+            when the class is made. A method of an event returns True or False, which would change nothing; raised when
+            it is called.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         events = [name for name in vars(Callback) if name.startswith("on_")]
         for name in dir(cls):
+            if name in _OF_STABLE_BASELINES3:
+                raise TypeError(
+                    f"{cls.__name__}.{name} would never be called: here it is {_OF_STABLE_BASELINES3[name]}. "
+                    f"learner.stop(reason) ends the run, and learner.scheme.steps is the number of its steps"
+                )
             if name.startswith("on_") and name not in events:
                 begun = sorted((event for event in events if name.startswith(event)), key=len, reverse=True)
                 near = begun or difflib.get_close_matches(name, events)
@@ -121,6 +144,22 @@ class Callback(Setting):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
+
+
+def refuse_without_evaluations(callback: Callback, learner: TrainingRun) -> None:
+    """Refuse a callback that would never be called, as the run makes no evaluations.
+
+    Raises:
+        ValueError: it makes none.
+    """
+    scheme, name = learner.scheme, type(callback).__name__
+    if not scheme.can_evaluate:
+        raise ValueError(f"{name}: the run makes no evaluations; give the scheme test_envs_factory")
+    if scheme.algorithm.test_every == 0:
+        raise ValueError(
+            f"{name}: the run makes no evaluations, as test_every of {type(scheme.algorithm).__name__} is 0; set the "
+            f"transitions between them, such as test_every=5_000"
+        )
 
 
 def is_due(every: int, before: int, now: int) -> bool:

@@ -66,7 +66,7 @@ class Callbacks:
     def call(self, moment: str, *arguments: Any) -> None:
         """Call the method of an event in the callbacks that override it."""
         for method in self._methods[moment]:
-            method(*arguments)
+            _refuse_answer(method, method(*arguments))
 
     def announce_step(self) -> None:
         """Note that "on_step" is due; the next :meth:`call_due` calls it, also that of a resumed run."""
@@ -92,7 +92,8 @@ class Callbacks:
     def _call(self, event: "_Event", learner: TrainingRun) -> None:
         while event.callbacks:
             # Not again, if it saves a checkpoint or raises an exception.
-            getattr(event.callbacks.pop(0), event.moment)(learner, *event.arguments)
+            method = getattr(event.callbacks.pop(0), event.moment)
+            _refuse_answer(method, method(learner, *event.arguments))
         self._due.remove(event)
 
     @property
@@ -171,6 +172,19 @@ class _Event:
     arguments: tuple[Evaluation, ...]
     callbacks: list[Callback]
     """Those that were not called yet."""
+
+
+def _refuse_answer(method: Callable[..., object], answer: object) -> None:
+    """Refuse the answer whether to go on, which callbacks of other libraries return.
+
+    Raises:
+        TypeError: a method of a callback has returned True or False.
+    """
+    if isinstance(answer, bool):
+        raise TypeError(
+            f"{method.__qualname__} returned {answer}, which would change nothing; return nothing, and call "
+            f"learner.stop(reason) to end the run"
+        )
 
 
 _MOMENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))

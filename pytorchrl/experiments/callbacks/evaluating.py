@@ -10,7 +10,7 @@ import numpy as np
 
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.global_generators import seeding_processes
-from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due, refuse_without_evaluations
 from pytorchrl.experiments.recordings.filming import film
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.run_files import RunFiles
@@ -161,6 +161,10 @@ class RecordVideos(Callback):
         super().__post_init__()
         refuse_missing_encoder(self.suffix)
         self._evaluations = 0
+
+    def on_run_begin(self, learner: TrainingRun) -> None:
+        """Refuse a run that makes no evaluations."""
+        refuse_without_evaluations(self, learner)
 
     def on_evaluation(self, learner: TrainingRun, evaluation: Evaluation) -> None:
         """Record a video, if one is due."""

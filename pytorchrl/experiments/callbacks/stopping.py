@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, refuse_without_evaluations
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.evaluation import Evaluation
 from storages.component.annotations import Within
@@ -29,6 +29,10 @@ class StopAtReturn(Callback):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._reached = 0
+
+    def on_run_begin(self, learner: TrainingRun) -> None:
+        """Refuse a run that makes no evaluations."""
+        refuse_without_evaluations(self, learner)
 
     def on_evaluation(self, learner: TrainingRun, evaluation: Evaluation) -> None:
         """Count the evaluation, or reset the count."""
@@ -58,6 +62,10 @@ class StopAtSuccess(Callback):
 
     rate: UnitInterval
     info: str = "is_success"
+
+    def on_run_begin(self, learner: TrainingRun) -> None:
+        """Refuse a run that makes no evaluations."""
+        refuse_without_evaluations(self, learner)
 
     def on_evaluation(self, learner: TrainingRun, evaluation: Evaluation) -> None:
         """Stop if the rate was reached.
@@ -147,6 +155,10 @@ class PruneTrial(Callback):
         super().__post_init__()
         self.pruned = False
         """Whether the pruner stopped the run."""
+
+    def on_run_begin(self, learner: TrainingRun) -> None:
+        """Refuse a run that makes no evaluations."""
+        refuse_without_evaluations(self, learner)
 
     def on_evaluation(self, learner: TrainingRun, evaluation: Evaluation) -> None:
         """Report the mean return."""

@@ -1,5 +1,6 @@
 """Images of the episode of a stored transition: replayed where possible, else stored observations."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ class EpisodeFilm:
     description: str
     """Sentences on the source of the images, and on what could not be shown."""
 
-    def write(self, path: Path) -> Path:
+    def write(self, path: str | os.PathLike[str]) -> Path:
         """Write a video in which the two frames of the transition have a red border and are shown for a second each.
 
         Args:
@@ -44,10 +45,10 @@ class EpisodeFilm:
         if self.moment >= len(self.frames):
             raise ValueError(f"{self.description} The transition comes after that, so that no frame shows it")
         frames = marked(self.frames, self.moment, self.frames_per_second)
-        return write_video(path, frames, self.frames_per_second)
+        return write_video(Path(path), frames, self.frames_per_second)
 
 
-def film_transition(run: Path, row: int, envs: Factory[VecEnv] | None = None) -> EpisodeFilm:
+def film_transition(run: str | os.PathLike[str], row: int, envs: Factory[VecEnv] | None = None) -> EpisodeFilm:
     """Return images of the episode of a stored transition, to be written as a video.
 
     The episode is replayed by :func:`reenact`. If that is not possible, or the environment is not deterministic, the
@@ -89,7 +90,7 @@ def _film(played: Reenactment, description: str) -> EpisodeFilm:
     return EpisodeFilm(played.frames, played.frames_per_second, played.moment, description)
 
 
-def _stored(run: Path, row: int, description: str) -> EpisodeFilm:
+def _stored(run: str | os.PathLike[str], row: int, description: str) -> EpisodeFilm:
     """Return the stored observations of the episode as images."""
     transitions = StoredTransitions(SavedStorage.read(run))
     ring, rows = transitions.ring, transitions.episode_of(row)

@@ -1,10 +1,10 @@
 """Replaying a stored episode in its environment, from its seed and its actions, to record images."""
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -51,7 +51,7 @@ class Reenactment:
     """The part that deviates: "observation", "reward" or "end"; empty if nothing does."""
 
 
-def reenact(run: Path, row: int, envs: Factory[VecEnv] | None = None) -> Reenactment:
+def reenact(run: str | os.PathLike[str], row: int, envs: Factory[VecEnv] | None = None) -> Reenactment:
     """Replay the episode of a stored transition in a new copy of the environment that renders.
 
     The environment is reset with the seed that led to the episode, and the stored actions are repeated; observations

@@ -1,6 +1,7 @@
 """The storage of a checkpoint, read-only and without environments or networks."""
 
 import math
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -47,7 +48,7 @@ class SavedStorage:
     """The ring buffer of the transitions."""
 
     @classmethod
-    def read(cls, path: Path) -> "SavedStorage":
+    def read(cls, path: str | os.PathLike[str]) -> "SavedStorage":
         """Read the storage of a run folder's newest checkpoint, or of a checkpoint file.
 
         Raises:

@@ -1,9 +1,9 @@
 """Single transitions of a run's storage: contents, draw counts, and those with the largest errors."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -59,7 +59,7 @@ class TransitionDescription:
     """As ``observation``, after it."""
 
 
-def describe_transition(run: Path, row: int) -> TransitionDescription:
+def describe_transition(run: str | os.PathLike[str], row: int) -> TransitionDescription:
     """Describe a transition in the storage of a run's newest checkpoint.
 
     Args:
@@ -73,7 +73,7 @@ def describe_transition(run: Path, row: int) -> TransitionDescription:
     return StoredTransitions(SavedStorage.read(run)).describe([row])[0]
 
 
-def most_surprising(run: Path, count: int = 10) -> list[TransitionDescription]:
+def most_surprising(run: str | os.PathLike[str], count: int = 10) -> list[TransitionDescription]:
     """Return the transitions with the largest TD errors at their last update, in descending order.
 
     Transitions that were not in an update yet have the priority of the largest error, and are left out. Storages that

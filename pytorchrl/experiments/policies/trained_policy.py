@@ -227,7 +227,8 @@ def load_policy(
             "zoo:sac-pendulum", a policy that comes with the toolkit; or "hf://user/name", a repository of the Hugging
             Face hub, which needs the extra ``hub``.
         algo_factory: as in training; None builds it from the file, which is possible for classes of algorithms, actors
-            and settings, of a script too where it has defined them before, but not for users' networks.
+            and settings, of a script too where it has defined them before. Users' networks are found where ``path`` is
+            a run folder and their module is imported already; for a file of weights, give ``actor_factory``.
         actor_factory: as ``algo_factory``.
         device: of the networks.
 

@@ -126,10 +126,16 @@ def load(path: Path, purpose: Purpose = RESUMING) -> dict[str, Any]:
         purpose: what it is loaded for, which errors say.
 
     Raises:
-        CheckpointError: the file does not exist, is damaged, or has the format of another version.
+        CheckpointError: the file does not exist, is damaged, has the format of another version, or is a model of
+            stable-baselines3.
     """
     if not path.is_file():
         raise CheckpointError(f"{path} does not exist; {purpose.missing}")
+    if _is_of_stable_baselines3(path):
+        raise CheckpointError(
+            f"{path} is a model of stable-baselines3, whose files are not read here; train the policy again, as "
+            f"docs/coming-from-others.md says, or act with it by stable-baselines3"
+        )
     reason = _what_is_wrong(path)
     if reason is None:
         try:
@@ -182,6 +188,15 @@ def load_newest(paths: Sequence[Path]) -> tuple[Path, dict[str, Any], list[Damag
         except DamagedCheckpointError as error:
             damaged.append(error)
     raise damaged[0]
+
+
+def _is_of_stable_baselines3(path: Path) -> bool:
+    """Whether a file is an archive that ``model.save`` of stable-baselines3 has written."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "_stable_baselines3_version" in archive.namelist()
+    except _BROKEN:
+        return False
 
 
 def _what_is_wrong(path: Path) -> str | None:

@@ -1,16 +1,19 @@
 """User modules with classes and environments that a run is composed of.
 
 Security: modules are imported only because the user names them, never because a file does. Names in a run's
-configuration are looked up only in the modules that the user named.
+configuration are looked up only in the modules that the user named; those of classes of networks also in the modules
+that define them, where the run names these, the process has imported them already, and they are no installed packages.
 """
 
 import ast
 import importlib
 import shlex
 import sys
+import sysconfig
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -27,6 +30,8 @@ _NOT_OF_USERS = frozenset({"pytorchrl", "storages", "gymnasium", "torch", "built
 """Packages whose classes are not the user's, even if a user's module imports them."""
 
 _imported: dict[str, ModuleType] = {}
+_of_run: ContextVar[tuple[str, ...]] = ContextVar("_of_run", default=())
+"""Modules that the run names which is being read, as arguments of ``--import``."""
 
 
 def import_modules(names: Sequence[str]) -> None:
@@ -49,7 +54,7 @@ def import_modules(names: Sequence[str]) -> None:
             if path.parent != Path():
                 # The directory that Python itself adds when it runs the file; after the working directory.
                 sys.path.insert(1, str(path.parent.resolve()))
-        module = path.stem if path.suffix == _SUFFIX else name
+        module = _module_of(name)
         try:
             _imported[name] = importlib.import_module(module)
         except ModuleNotFoundError as error:
@@ -69,7 +74,8 @@ def factory_function(name: str) -> Any:
     Raises:
         CompositionError: several modules define the name differently.
     """
-    return _only_one(name, lambda value: is_maker(value, name))
+    maker = _only_one(name, lambda value: is_maker(value, name))
+    return maker if maker is not None else _network_of_the_run(name)
 
 
 def function_named(name: str) -> Callable[..., Any] | None:
@@ -82,6 +88,35 @@ def function_named(name: str) -> Callable[..., Any] | None:
     return function
 
 
+def _network_of_the_run(name: str) -> Any:
+    """Return the class of networks of that name in the run's modules, if the process has imported them; else None."""
+    named = _of_run.get()
+    modules = [module for one in named if (module := sys.modules.get(_module_of(one))) is not None]
+    if named and _script() in named:
+        modules.append(sys.modules["__main__"])
+    for module in filter(_is_own_file, modules):
+        found = vars(module).get(name)
+        is_network = isinstance(found, type) and issubclass(found, nn.Module) and is_maker(found, name)
+        if is_network and found.__module__ == module.__name__:
+            return found
+    return None
+
+
+def _is_own_file(module: ModuleType) -> bool:
+    """Whether a module is a file of the user's, not of Python or an installed package."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return False
+    installed = (Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib"))
+    return not any(Path(file).resolve().is_relative_to(folder) for folder in installed)
+
+
+def _module_of(name: str) -> str:
+    """Return the name of the module that an argument of ``--import`` means."""
+    path = Path(name)
+    return path.stem if path.suffix == _SUFFIX else name
+
+
 def _only_one(name: str, fits: Callable[[Any], bool]) -> Any:
     found = [value for module in _imported.values() if fits(value := vars(module).get(name))]
     if any(value is not found[0] for value in found):
@@ -91,7 +126,9 @@ def _only_one(name: str, fits: Callable[[Any], bool]) -> Any:
 
 @contextmanager
 def missing_modules_named(config: Mapping[str, Any]) -> Iterator[None]:
-    """Add to a :class:`CompositionError` which of the run's modules are not imported."""
+    """Find networks in the run's modules; add to a :class:`CompositionError` which of them are not imported."""
+    names = config.get("imports", ())
+    before = _of_run.set(tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ())
     try:
         yield
     except CompositionError as error:
@@ -100,6 +137,8 @@ def missing_modules_named(config: Mapping[str, Any]) -> Iterator[None]:
             options = shlex.join(word for name in missing for word in ("--import", name))
             error.add_note(f"The run was made with {options}")
         raise
+    finally:
+        _of_run.reset(before)
 
 
 def is_maker(value: Any, name: str) -> bool:

@@ -1,5 +1,6 @@
 """``--import``: a user's module with classes and environments, which the printed command names and imports."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 import pytorchrl as prl
@@ -275,3 +277,36 @@ def test_a_missing_module_or_file_to_import_is_reported(
     monkeypatch.setenv("DISPLAY", ":0")
     with pytest.raises(SystemExit, match=message):
         main()
+
+
+@pytest.mark.usefixtures("no_modules_imported")
+def test_networks_are_found_in_the_modules_of_a_run_that_are_imported_already(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_networks.py").write_text(
+        "from torch import nn\n\n\nclass Wide(nn.Module):\n    def __init__(self, space):\n        super().__init__()\n"
+        "        self.layer = nn.Linear(space.shape[0], 8)\n\n    def forward(self, observation):\n"
+        "        return self.layer(observation)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("my_networks")
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(start_steps=10, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(4,), feature_extractor=module.Wide),
+        prl.ReplayBuffer.create_factory(size=50),
+        prl.VecEnv.create_factory("CartPole-v1"),
+    )
+    with prl.Learner(scheme, 20, "run") as learner:
+        learner.run(progress=False)
+    assert prl.load_policy("run")(np.zeros(4, np.float32)) in (0, 1)
+    with prl.Learner.resume("run", target_steps=30) as learner:
+        assert learner.run(progress=False)
+    monkeypatch.delitem(sys.modules, "my_networks")
+    with pytest.raises(prl.CompositionError, match="composed with the class or function Wide"):
+        prl.load_policy("run")
+    monkeypatch.setitem(sys.modules, "my_networks", module)
+    config = json.loads(Path("run/config.json").read_text())
+    Path("run/config.json").write_text(json.dumps(config | {"imports": ["another"]}))
+    with pytest.raises(prl.CompositionError, match="composed with the class or function Wide"):
+        prl.load_policy("run")

@@ -434,3 +434,59 @@ def test_a_method_of_no_event_is_refused_with_the_event_that_may_be_meant() -> N
 
         class Other(prl.Callback):
             def on_quiet_days(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("name", "here"),
+    [
+        ("_on_step", "on_step"),
+        ("_on_training_start", "on_run_begin"),
+        ("_on_rollout_end", "on_step"),
+        ("on_training_end", "on_run_end"),
+    ],
+)
+def test_methods_of_callbacks_of_stable_baselines3_are_refused_with_ours(name: str, here: str) -> None:
+    with pytest.raises(TypeError, match=rf"Own\.{name} would never be called: here it is {here}\(self, learner\)"):
+        type("Own", (prl.Callback,), {name: lambda self: True})
+
+
+class AnswersWhetherToGoOn(prl.Callback):
+    def on_step(self, learner: prl.Learner) -> bool:  # type: ignore[override]
+        return False
+
+
+class AnswersEpisodes(prl.Callback):
+    def on_episodes(self, learner: prl.Learner, episodes: Sequence[Episode]) -> bool:  # type: ignore[override]
+        return True
+
+
+@pytest.mark.parametrize("callback", [AnswersWhetherToGoOn, AnswersEpisodes])
+def test_a_callback_that_returns_whether_to_go_on_is_refused(callback: type[prl.Callback], tmp_path: Path) -> None:
+    with (
+        prl.Learner(dqn_scheme(), 300, tmp_path / "run", callbacks=[callback()]) as learner,
+        pytest.raises(TypeError, match=r"returned (True|False), .* call learner\.stop\(reason\) to end the run"),
+    ):
+        learner.run()
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [
+        lambda: prl.StopAtReturn(1.0),
+        lambda: prl.StopAtSuccess(0.5),
+        lambda: prl.PruneTrial(None),
+        lambda: prl.RecordVideos(suffix=".gif"),
+    ],
+)
+def test_a_callback_of_evaluations_is_refused_in_a_run_without_any(callback: Any, tmp_path: Path) -> None:
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(4,)),
+        prl.ReplayBuffer.create_factory(size=50),
+        CARTPOLE,
+    )
+    with (
+        prl.Learner(scheme, 20, tmp_path / "run", callbacks=[callback()]) as learner,
+        pytest.raises(ValueError, match="makes no evaluations, as test_every of DQN is 0"),
+    ):
+        learner.run()

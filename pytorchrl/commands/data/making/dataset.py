@@ -1,6 +1,7 @@
 """The kinds of data sets, after Fu et al., "D4RL: Datasets for Deep Data-Driven Reinforcement Learning"."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -33,13 +34,13 @@ _STREAMS = {"random": 0, "medium": 1, "expert": 2, "references": 3}
 def make_dataset(
     env: str,
     kind: Kind,
-    path: Path | None = None,
+    path: str | os.PathLike[str] | None = None,
     *,
     algorithm: str | None = None,
     transitions: int = 100_000,
     train_steps: int | None = None,
     seed: int = 0,
-    runs: Path = Path("runs/data"),
+    runs: str | os.PathLike[str] = "runs/data",
     format: str | None = None,  # noqa: A002
 ) -> Written:
     """Train an agent where the kind needs one, record its episodes, and write them as a data set.
@@ -73,9 +74,9 @@ def make_dataset(
     for name, number in (("transitions", transitions), ("train_steps", train_steps)):
         if number is not None and number < 1:
             raise ValueError(f"data make: {name} must be at least 1, got {number}")
-    place = Path(f"{env.replace('/', '-')}-{kind}.npz") if path is None else path
+    place = Path(f"{env.replace('/', '-')}-{kind}.npz") if path is None else Path(path)
     format_for(place, format)
-    making = _Making(agent_of(env, algorithm, train_steps, seed, runs), transitions)
+    making = _Making(agent_of(env, algorithm, train_steps, seed, Path(runs)), transitions)
     written = write_dataset(place, making.episodes(kind), format=format, about=making.about(env, kind))
     making.forget()
     return written

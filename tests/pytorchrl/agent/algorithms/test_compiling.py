@@ -85,7 +85,7 @@ class Graphs:
 def twins(case: Case) -> tuple[prl.Algorithm, prl.Algorithm]:
     """The algorithm of a case twice in the same state; the second is compiled."""
     plain, compiled = lesson(case).twin(), lesson(case).twin()
-    compiled.compile = True
+    vars(compiled)["compile"] = True  # in a copy, as an assignment is refused once an algorithm is made
     return plain, compiled
 
 
