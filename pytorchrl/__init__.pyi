@@ -40,6 +40,7 @@ from pytorchrl.agent.algorithms import (
     DiscreteBCQ as DiscreteBCQ,
     DiscreteCQL as DiscreteCQL,
     DoublePAL as DoublePAL,
+    DreamerV3 as DreamerV3,
     DroQ as DroQ,
     EDAC as EDAC,
     EveryEpisodes as EveryEpisodes,

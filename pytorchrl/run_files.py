@@ -32,6 +32,8 @@ class RunFiles:
         self.tensorboard_folder = self.path / "tensorboard"
         self.wandb_folder = self.path / "wandb"
         self.wandb_id_file = self.path / "wandb_run_id.txt"
+        self.wandb_labels_file = self.path / "wandb_run.json"
+        """Project, entity, group, name and tags of the wandb run."""
         self.videos_folder = self.path / "videos"
         self.policies_folder = self.path / "policies"
 

@@ -82,7 +82,8 @@ MASK = "Mask"
 WINDOW = "Window"
 """(T, B, 1) int64, batches of sequences: length k of a step's n-step window; OBS2 is that of the step k - 1 later."""
 BURN_IN = "BurnIn"
-"""Batches of sequences: OBS (b, B, ...), DONE (b, B, 1) and MASK (b, B, 1) of the burn-in steps before them.
+"""Batches of sequences: OBS (b, B, ...), ACT (b, B, *action), DONE (b, B, 1) and MASK (b, B, 1) of the burn-in steps
+before them.
 
 Where a step is missing, because an episode began or an older one is not stored, the first real step is repeated in
 front as padding; RHS (B, *hidden) is the recurrent state before the first real step, which padding must not change.

@@ -8,13 +8,14 @@ import tyro
 
 from pytorchrl.comparison import compare_groups, draw_comparison, draw_profile
 from pytorchrl.comparison.answer import answer_of
+from pytorchrl.comparison.latex import as_latex
 from pytorchrl.comparison.scores import ScoreName
 from pytorchrl.comparison.tables import as_csv, as_markdown, print_table, tables_of
 from pytorchrl.logging.bootstrap import StatisticName
 from pytorchrl.logging.curves import XAxis
 from pytorchrl.logging.groups import grouped
+from pytorchrl.logging.pictures.curve_styles import Choice
 from pytorchrl.logging.pictures.figure_options import FigureOptions
-from pytorchrl.logging.pictures.panels import Choice
 from pytorchrl.logging.pictures.plots import PICTURES, draw_runs, refuse_other_formats, save_text
 from pytorchrl.logging.run_search import read_runs
 from pytorchrl.terminal import tell
@@ -22,7 +23,11 @@ from pytorchrl.terminal import tell
 Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
 Look = Annotated[FigureOptions, tyro.conf.arg(name="")]
 _USUAL = FigureOptions()
-_WRITERS = {".md": lambda comparison: as_markdown(comparison, answer_of(comparison)), ".csv": as_csv}
+_WRITERS = {
+    ".md": lambda comparison: as_markdown(comparison, answer_of(comparison)),
+    ".tex": lambda comparison: as_latex(comparison, answer_of(comparison)),
+    ".csv": as_csv,
+}
 
 
 def plot(
@@ -45,13 +50,13 @@ def plot(
         metric: any number that the runs logged, such as losses/loss; the returns of evaluations and training where left
             out.
         statistic: over the seeds: interquartile mean, median or mean.
-        look: size, labels, legend names and order.
+        look: size, fonts, labels, legend, names and order.
     """
     refuse_other_formats(output)
     found, left_out = read_runs(runs, metric)
     for line in left_out:
         tell(line)
-    tell(draw_runs(found, output, Choice(x, metric, statistic), look))
+    tell(draw_runs(grouped(found), output, Choice(x, metric, statistic), look))
 
 
 def compare(
@@ -73,8 +78,8 @@ def compare(
 
     Args:
         runs: run folders, and folders with runs below them.
-        output: a file for the tables, which ends in .md or .csv, or for intervals and probabilities, which ends in
-            .png, .svg or .pdf; the terminal has the tables too.
+        output: a file for the tables, which ends in .md, .tex or .csv, or for intervals and probabilities, which ends
+            in .png, .svg or .pdf; the terminal has the tables too.
         baseline: the name of the group that the others are compared with; the first where left out.
         metric: a number that the runs logged, of which more is better; the returns of evaluations where left out.
         score: the score of a run, its final measurement or the mean of its last ten.
@@ -83,7 +88,7 @@ def compare(
             environments; known ones, or the smallest and largest return of the runs, where left out.
         picture: a .png, .svg or .pdf for intervals and probabilities, or a .csv for their numbers.
         profile: a .png, .svg or .pdf for performance profiles, or a .csv for their numbers.
-        look: size and labels of figures, and names and order of groups in figures and tables.
+        look: size, fonts, labels and legend of figures, and names and order of groups in figures and tables.
     """
     for file in filter(None, (picture, profile)):
         refuse_other_formats(file)
@@ -107,7 +112,8 @@ def compare(
     for note in comparison.notes:
         tell(f"- {note}")
     # The groups have the names and the order of the figures by now.
-    look = replace(look, names={}, order=())
+    drawn = {result.name for result in comparison.main}
+    look = replace(look, names={name: name for name in look.names.values() if name in drawn}, order=())
     if output is not None and output.suffix in _WRITERS:
         tell(f"Tables: {save_text(_WRITERS[output.suffix](comparison), output)}")
     elif output is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Thread
 
 from pytorchrl.agent.global_generators import seed_process
-from pytorchrl.commands.composition.described_run import DescribedRun, described_run, make_callbacks
+from pytorchrl.commands.composition.described_run import DescribedRun, described_run, make_callbacks, make_loggers
 from pytorchrl.commands.composition.presets import measured_return
 from pytorchrl.commands.shared import STOPPED
 from pytorchrl.comparison import compare_runs
@@ -72,6 +72,10 @@ def _train_all(described: DescribedRun) -> None:
     seeds = described.seeds
     folders = {seed: described.run_folder(seed) for seed in seeds}
     for seed, folder in folders.items():
+        if described.has_finished(seed):
+            # Loggers would record another part of the run, without anything in it.
+            tell(f"{folder}: seed {seed} has finished")
+            continue
         with _learner(described, seed, folder) as learner:
             tell(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} {learner.scheme.unit}")
             # Ten checkpoints, where no interval is given.
@@ -112,7 +116,7 @@ def _show_results(folders: Sequence[Path], picture: Path) -> None:
 def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
     """Make a learner for a folder, or resume from the checkpoint in it."""
     settings, steps = described.settings, described.parts.steps
-    log_to, callbacks = settings.get("log_to"), make_callbacks(settings)
+    log_to, callbacks = make_loggers(settings), make_callbacks(settings)
     references = None if described.data is None else described.data.references
     if references is not None:
         callbacks.append(NormalizedScore(*references))

@@ -14,8 +14,8 @@ from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import RunScores, ScoreName, common_metric, scores_of
 from pytorchrl.logging.bootstrap import Floats, estimate, value_of
 from pytorchrl.logging.curves import Run
-from pytorchrl.logging.groups import Group, composition_of, grouped, named_groups
-from pytorchrl.logging.run_search import read_runs
+from pytorchrl.logging.groups import Group, composition_of
+from pytorchrl.logging.run_search import read_groups
 
 PathLike: TypeAlias = str | os.PathLike[str]
 _MEANS = ("final", "last_ten", "best")
@@ -50,13 +50,7 @@ def compare_runs(
         ValueError: a run has not measured the metric, or there is no group of that name; a single path was given
             instead of a list.
     """
-    if isinstance(runs, Mapping):
-        read = {name: read_runs(paths, metric) for name, paths in runs.items()}
-        groups = named_groups({name: found for name, (found, _) in read.items()})
-        left_out = [line for _, lines in read.values() for line in lines]
-    else:
-        found, left_out = read_runs(runs, metric)
-        groups = grouped(found)
+    groups, left_out = read_groups(runs, metric)
     return compare_groups(
         groups,
         baseline=baseline,

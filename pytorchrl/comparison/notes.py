@@ -9,7 +9,7 @@ from pytorchrl.comparison.results import GroupResult
 from pytorchrl.comparison.scores import LAST, ScoreName
 from pytorchrl.logging.bootstrap import CONFIDENCE, RESAMPLES, SEED
 from pytorchrl.logging.curves import EVALUATION, TRAINING
-from pytorchrl.logging.groups import Group
+from pytorchrl.logging.groups import Group, environments, hidden_differences
 
 _MEANINGS = {
     EVALUATION: "mean returns of evaluations, by greedy actions",
@@ -17,6 +17,8 @@ _MEANINGS = {
 }
 _MOST_NAMES = 5
 """Runs that a note names."""
+_MOST_SETTINGS = 8
+"""Settings that a note names."""
 _OF_THE_ENVIRONMENT = ("train_envs", "test_envs", "spaces", "seed", "log_to", "log_every", "checkpoint_every")
 
 
@@ -42,6 +44,7 @@ def notes_of(
         *_unequal(results, at_steps),
         *_ended_before(groups, results, at_steps),
         *_across_environments(groups, results),
+        *_beside_names(groups),
     ]
 
 
@@ -82,6 +85,8 @@ def _few_seeds(results: Sequence[GroupResult]) -> Iterator[str]:
     if fewest == 1:
         names = dict.fromkeys(result.name for result in results if len(result.runs) == 1)
         yield f"A single run has no interval, and allows no conclusion: {'; '.join(names)}."
+    if 1 < fewest < 4:
+        yield f"The IQM of fewer than four seeds is their mean; here, that of {fewest}."
     several = [len(result.runs) for result in results if 1 < len(result.runs) < 10]
     if several:
         # The interval from the smallest to the largest of n scores covers the median with this probability at most.
@@ -139,3 +144,13 @@ def _across_environments(groups: Sequence[Group], results: Sequence[GroupResult]
         ]
         if len({json.dumps(config, sort_keys=True) for config in settings}) > 1:
             yield f"{name} has different settings in different environments."
+
+
+def _beside_names(groups: Sequence[Group]) -> Iterator[str]:
+    """Name the settings that groups of an environment have in common, with different values that no name tells."""
+    for env in environments(groups):
+        hidden = hidden_differences([group for group in groups if group.environment == env])
+        if hidden:
+            shown = [f"{name} ({'; '.join(values)})" for name, values in list(hidden.items())[:_MOST_SETTINGS]]
+            more = f", and {rest} more settings" if (rest := len(hidden) - len(shown)) > 0 else ""
+            yield f"Groups{_in(env)} also differ in settings that their names do not say: {', '.join(shown)}{more}."

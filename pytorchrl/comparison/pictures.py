@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.tables import as_csv
 from pytorchrl.logging.bootstrap import CONFIDENCE, SEED, Estimate, Floats
-from pytorchrl.logging.pictures.figure_options import USUAL_POINTS, FigureOptions
+from pytorchrl.logging.pictures.figure_options import FigureOptions
+from pytorchrl.logging.pictures.label_fitting import characters_in, fit_labels, points_of
 from pytorchrl.logging.pictures.legends import Entry, Legend
 from pytorchrl.logging.pictures.plots import refuse_other_formats, save_figure, save_text
 from pytorchrl.logging.pictures.styles import DISTINCT_COLORS, in_figure, style_for
@@ -24,8 +25,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CHARACTERS_OF_A_NAME = 32
-_CHARACTERS_PER_INCH = 10
-"""Of texts of the usual size."""
+_SHARE_OF_NAMES = 0.3
+"""Share of the width of a figure of a given size that names have."""
+_SMALLEST_POINTS = 4.5
+_POINTS_PER_INCH = 72.0
+_LINE_HEIGHT = 1.2
+"""Relative to the size of the font."""
+_DOT, _MARKER, _BAR = 1.0, 1.75, 2.8
+"""Sizes of a run's dot and of a statistic's marker, and width of an interval, relative to the usual of lines."""
 
 
 def draw_comparison(
@@ -49,40 +56,57 @@ def draw_comparison(
     if output.suffix.lower() == ".csv":
         return save_text(as_csv(comparison), output)
     options = options or FigureOptions()
-    with options.texts():
+    with options.applied():
         return save_figure(_intervals(comparison, options), output)
 
 
 def _intervals(comparison: Comparison, options: FigureOptions) -> "Figure":
+    from matplotlib import rcParams
+
     results = {result.name: result for result in _drawable(comparison)}
     shown = options.shown_names(results)
     improvements = {better.name: better for better in comparison.improvements if better.name in results}
-    height = 1.6 + sum(0.16 * (_wrapped(name).count("\n") + 2) for name in shown.values())
+    beginning = options.shared_beginning(shown.values())
+    wrapped = [in_figure(_wrapped(name.removeprefix(beginning), options)) for name in shown.values()]
+    height = 1.6 + sum(0.16 * (name.count("\n") + 2) for name in wrapped)
     size = options.size or (10.0 if improvements else 7.0, max(2.6, height))
-    room = round(_CHARACTERS_PER_INCH * size[0] / options.text_scale / (2 if improvements else 1))
     figure = _figure(size)
     grid = figure.subplots(1, 2 if improvements else 1, squeeze=False, sharey=True)[0]
     for number, name in enumerate(shown):
         look, result = style_for(number), results[name]
         _draw_estimate(grid[0], number, result.iqm, look.color)
         every = [score for scores in result.scores.values() for score in scores.tolist()]
-        grid[0].plot(every, [number + 0.28] * len(every), ".", color=look.color, markersize=4, alpha=0.6)
+        dots = {"markersize": _DOT * rcParams["lines.markersize"], "alpha": 0.6}
+        grid[0].plot(every, [number + 0.28] * len(every), ".", color=look.color, **dots)
         if better := improvements.get(name):
             _draw_estimate(grid[1], number, better.probability, look.color)
-    grid[0].set_yticks(range(len(shown)), [in_figure(_wrapped(name)) for name in shown.values()])
+    grid[0].set_yticks(range(len(shown)), wrapped)
     grid[0].set_ylim(len(shown) - 0.4, -0.6)
     grid[0].set_ylabel(in_figure(options.y_label or ""))
-    grid[0].set_xlabel(_wrapped_to(room, _text(options.x_label, f"{_meaning(comparison)}: interquartile mean")))
+    grid[0].set_xlabel(in_figure(_text(options.x_label, f"{_meaning(comparison)}: interquartile mean")))
     if improvements:
-        baseline = options.names.get(comparison.baseline, comparison.baseline)
+        baseline = options.names.get(comparison.baseline, comparison.baseline).removeprefix(beginning)
         grid[1].axvline(0.5, color="#555555", linestyle=":", linewidth=1)
         grid[1].set_xlim(-0.03, 1.03)
-        grid[1].set_xlabel(_wrapped_to(room, f"probability of improvement over {baseline}"))
+        grid[1].set_xlabel(in_figure(f"probability of improvement over {baseline}"))
     for axes in grid:
-        _style_axes(axes, options)
+        _style_axes(axes)
     heading = _text(options.title, f"{_where(comparison)}95% bootstrap intervals")
-    figure.suptitle(in_figure(heading), fontsize="medium")
+    if heading:
+        figure.suptitle(in_figure(heading))
+    fit_labels(figure)
+    if options.font_size is None:
+        _shrink_names(figure, sum(name.count("\n") + 1.5 for name in wrapped))
     return figure
+
+
+def _shrink_names(figure: "Figure", lines: float) -> None:
+    """Make the names of groups as small as a number of lines needs to fit beside the left panel."""
+    figure.draw_without_rendering()
+    height = figure.axes[0].get_window_extent().height / figure.dpi
+    points = _POINTS_PER_INCH * height / (_LINE_HEIGHT * lines)
+    if points < points_of("ytick.labelsize"):
+        figure.axes[0].tick_params(axis="y", labelsize=max(_SMALLEST_POINTS, points))
 
 
 def draw_profile(comparison: Comparison, output: str | os.PathLike[str], options: FigureOptions | None = None) -> Path:
@@ -108,7 +132,7 @@ def draw_profile(comparison: Comparison, output: str | os.PathLike[str], options
     profiles = {name: performance_profile(results[name].scores, at) for name in shown}
     if output.suffix.lower() == ".csv":
         return save_text(csv_of(_points(at, {shown[name]: profile for name, profile in profiles.items()})), output)
-    with options.texts():
+    with options.applied():
         return save_figure(_profiles(comparison, options, at, profiles), output)
 
 
@@ -118,37 +142,38 @@ def _profiles(
     results = {result.name: result for result in comparison.main}
     shown = options.shown_names(results)
     looks = [style_for(number) for number in range(len(shown))]
+    beginning = options.shared_beginning(shown.values())
+    labels = {name: label.removeprefix(beginning) for name, label in shown.items()}
+    counts = {name: results[name].seeds if options.counts else "1" for name in shown}
+    # The note says the number of runs where it is that of all groups.
+    common = min(counts.values()) if len(set(counts.values())) == 1 else ""
     entries = [
         Entry(
-            f"{label} ({(seeds := results[name].seeds)} {'run' if seeds == '1' else 'runs'})",
+            label if common or counts[name] == "1" else f"{label} ({counts[name]} runs)",
             look.color,
             marker=look.marker if look.is_repeated else "",
         )
-        for (name, label), look in zip(shown.items(), looks, strict=True)
+        for (name, label), look in zip(labels.items(), looks, strict=True)
     ]
     has_bands = len(shown) <= DISTINCT_COLORS
-    size = options.size or (8.0, 4.5)
-    legend = Legend(entries, "with 95% bootstrap intervals" if has_bands else "", width=size[0] / options.text_scale)
-    figure = _figure(options.size or legend.size_with(*size))
+    interval = "with 95% bootstrap intervals" if has_bands else ""
+    runs = f"{common} runs" if common not in ("", "1") else ""
+    legend = Legend(entries, ", ".join(filter(None, (runs, interval))) if options.note else "", options)
+    figure = _figure(options.size or legend.size_with(8.0, 4.5))
     axes = figure.add_subplot()
     for (name, (shares, low, high)), look in zip(profiles.items(), looks, strict=True):
         marker = look.marker if look.is_repeated else ""
-        axes.step(
-            at, shares, where="post", color=look.color, marker=marker, markersize=4, markevery=max(1, len(at) // 8)
-        )
+        axes.step(at, shares, where="post", color=look.color, marker=marker, markevery=max(1, len(at) // 8))
         if has_bands and results[name].iqm.has_interval:
             axes.fill_between(at, low, high, step="post", color=look.color, alpha=0.16, linewidth=0)
     axes.set_xlabel(in_figure(_text(options.x_label, f"{_meaning(comparison)} τ")))
     axes.set_ylabel(in_figure(_text(options.y_label, "share of runs with more than τ")))
     axes.set_ylim(-0.02, 1.02)
-    axes.set_title(in_figure(_text(options.title, f"{_where(comparison)}performance profiles")), fontsize="medium")
-    _style_axes(axes, options)
+    axes.set_title(in_figure(_text(options.title, f"{_where(comparison)}performance profiles")))
+    _style_axes(axes)
     legend.add_to(figure)
+    fit_labels(figure)
     return figure
-
-
-def _wrapped_to(room: int, text: str) -> str:
-    return in_figure(textwrap.fill(text, max(1, room)))
 
 
 def _text(chosen: str | None, usual: str) -> str:
@@ -184,21 +209,27 @@ def _figure(size: tuple[float, float]) -> "Figure":
 
 
 def _draw_estimate(axes: "Axes", height: int, estimate: Estimate, color: str) -> None:
-    axes.plot([estimate.value], [height], "o", color=color, markersize=7)
+    from matplotlib import rcParams
+
+    axes.plot([estimate.value], [height], "o", color=color, markersize=_MARKER * rcParams["lines.markersize"])
     if estimate.has_interval:
-        axes.plot(
-            [estimate.low, estimate.high], [height, height], color=color, linewidth=5, alpha=0.35, solid_capstyle="butt"
-        )
+        bounds, width = [estimate.low, estimate.high], _BAR * rcParams["lines.linewidth"]
+        axes.plot(bounds, [height, height], color=color, linewidth=width, alpha=0.35, solid_capstyle="butt")
 
 
-def _style_axes(axes: "Axes", options: FigureOptions) -> None:
-    axes.tick_params(labelsize=options.text_scale * USUAL_POINTS)
+def _style_axes(axes: "Axes") -> None:
+    # Ticks are made when they are drawn, when matplotlib's parameters may be others.
+    for name in ("xtick", "ytick"):
+        axes.tick_params(axis=name[0], labelsize=points_of(f"{name}.labelsize"))  # type: ignore[arg-type]
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _wrapped(name: str) -> str:
-    return textwrap.fill(name, _CHARACTERS_OF_A_NAME)
+def _wrapped(name: str, options: FigureOptions) -> str:
+    room = _CHARACTERS_OF_A_NAME
+    if options.size is not None:
+        room = min(room, characters_in(_SHARE_OF_NAMES * options.size[0], points_of("ytick.labelsize")))
+    return textwrap.fill(name, room, break_long_words=options.size is None)
 
 
 def _meaning(comparison: Comparison) -> str:

@@ -32,12 +32,18 @@ def band_of(curves: Sequence[Curve], statistic: StatisticName = "iqm") -> Band |
 
     Curves are interpolated linearly. Beyond the end of the shortest curve, the statistic would be of fewer runs.
     """
-    first, last = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
-    if first > last:
+    x = common_positions(curves)
+    if not len(x):
         return None
-    x = np.unique(np.concatenate([curve.x for curve in curves]))
-    x = x[(x >= first) & (x <= last)]
     if len(curves) > 1 and len(x) > _MOST_POINTS:
-        x = np.linspace(first, last, _POINTS)
+        x = np.linspace(x[0], x[-1], _POINTS)
     values = np.stack([np.interp(x, curve.x, curve.values) for curve in curves])  # (runs, points)
     return Band(x, *band(values, statistic))
+
+
+def common_positions(curves: Sequence[Curve]) -> Floats:
+    """Return the positions of curves in the range that all of them cover, of shape (points,)."""
+    first, last = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
+    x = np.unique(np.concatenate([curve.x for curve in curves]))
+    common: Floats = x[(x >= first) & (x <= last)]
+    return common

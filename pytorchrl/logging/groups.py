@@ -2,6 +2,7 @@
 
 import json
 import os
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -175,6 +176,30 @@ def _differing_settings(groups: Sequence[Group]) -> list[str] | None:
     return [
         ", ".join(f"{label}={config[name]}" for name, label in labels.items() if name in config) for config in settings
     ]
+
+
+_MOST_CHARACTERS_OF_A_VALUE = 40
+_OF_EVALUATIONS = "test_envs."
+
+
+def hidden_differences(groups: Sequence[Group]) -> dict[str, list[str]]:
+    """Return the settings of groups of one environment that differ, although their names do not say so.
+
+    Settings that only one of two parts has, such as the exponent of a prioritised buffer beside a uniform one, follow
+    from the part and are left out, like the names of parts.
+
+    Returns:
+        The values of each setting, in the order of the groups.
+    """
+    configs = [dict(_flat(group.runs[0].config)) for group in groups]
+    found: dict[str, list[str]] = {}
+    for name in dict.fromkeys(name for config in configs for name in config):
+        having = [(group, config[name]) for group, config in zip(groups, configs, strict=True) if name in config]
+        is_told = all(f"{_last(name)}={value}" in group.name for group, value in having)
+        values = list(dict.fromkeys(value for _, value in having))
+        if len(values) > 1 and not is_told and not name.endswith(".name") and not name.startswith(_OF_EVALUATIONS):
+            found[name] = [textwrap.shorten(value, _MOST_CHARACTERS_OF_A_VALUE, placeholder="...") for value in values]
+    return found
 
 
 def _last(name: str) -> str:

@@ -13,7 +13,7 @@ from pytorchrl.logging.groups import composition_of, environment
 Value: TypeAlias = float | bool | str | list[float | bool | str] | None
 
 _DIGITS_OF_A_GROUP = 6
-_LONGEST_TAG = 64
+LONGEST_TAG = 64
 """Of wandb, which refuses longer ones."""
 _NOT_SHOWN = ("spaces", "own_classes", "log_to")
 _OPTIONS = {"train_envs.env": "env", "target_steps": "steps"}
@@ -43,7 +43,7 @@ def group_of_run(config: Mapping[str, Any]) -> str | None:
 def tags_of_run(config: Mapping[str, Any]) -> list[str]:
     """Return the names of the algorithm, the environment and the storage."""
     names = (_part(config, "algorithm"), environment(config), _part(config, "storage"))
-    return [name for name in dict.fromkeys(names) if 0 < len(name) <= _LONGEST_TAG]
+    return [name for name in dict.fromkeys(names) if 0 < len(name) <= LONGEST_TAG]
 
 
 def settings_by_option(config: Mapping[str, Any]) -> dict[str, Value]:

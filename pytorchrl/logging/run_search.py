@@ -2,11 +2,12 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
 from pytorchrl.logging.curves import EVALUATION, TRAINING, Run, read_run
+from pytorchrl.logging.groups import Group, grouped, named_groups
 from pytorchrl.run_files import RunFiles
 
 _BACKUP = re.compile(r"\.backup-\d+$")
@@ -64,6 +65,30 @@ def read_runs(paths: Iterable[str | os.PathLike[str]], metric: str | None = None
         places = ", ".join(map(str, named)) or "no folder"
         raise FileNotFoundError("\n".join([f"there is no run with measurements in {places}", *left_out]))
     return runs, left_out
+
+
+def read_groups(
+    paths: Iterable[str | os.PathLike[str]] | Mapping[str, Iterable[str | os.PathLike[str]]], metric: str | None = None
+) -> tuple[list[Group], list[str]]:
+    """Read the runs among paths and below them in groups, and name those that have no names of the user's.
+
+    Args:
+        paths: as for :func:`read_runs`, or such lists by the names of groups.
+        metric: as for :func:`read_runs`.
+
+    Returns:
+        The groups, and a line for each run that cannot be used.
+
+    Raises:
+        FileNotFoundError: as :func:`read_runs`.
+        ValueError: as :func:`read_runs`.
+    """
+    if not isinstance(paths, Mapping):
+        found, left_out = read_runs(paths, metric)
+        return grouped(found), left_out
+    read = {name: read_runs(of_name, metric) for name, of_name in paths.items()}
+    groups = named_groups({name: found for name, (found, _) in read.items()})
+    return groups, [line for _, lines in read.values() for line in lines]
 
 
 def refuse_without(run: Run, metric: str | None) -> None:

@@ -1,9 +1,12 @@
 """Writer of metrics to Weights & Biases, offline unless the user's own settings say otherwise."""
 
+import json
 import logging
+import math
 import os
 import re
 import secrets
+import shlex
 import ssl
 from collections.abc import Mapping
 from http.client import HTTPException
@@ -21,7 +24,8 @@ from pytorchrl.logging.metrics_file import read_metrics
 from pytorchrl.logging.run_labels import group_of_run, name_of_run, settings_by_option, tags_of_run
 from pytorchrl.logging.tables.evaluation_table import COLUMNS, evaluation_names, evaluations_of
 from pytorchrl.run_files import RunFiles
-from storages.files import refuse_link, write_atomically
+from pytorchrl.terminal import tell
+from storages.files import read_text, refuse_link, write_atomically
 
 if TYPE_CHECKING:
     import wandb
@@ -30,7 +34,11 @@ Mode: TypeAlias = Literal["online", "offline", "disabled", "shared"]
 
 _PROJECT = "pytorchrl"
 """Where neither the caller nor wandb's settings name a project."""
+_PLACES = ("entity", "project")
+_LABELS = (*_PLACES, "group", "name")
 _RETURN = re.compile(r"(train|test(/.+)?)/return")
+_PARTS = "offline-run-*"
+"""Folders of the parts of an offline run."""
 _BINS = 64
 _SECONDS_TO_ANSWER = 3.0
 _SECONDS_TO_START = 10.0
@@ -44,14 +52,16 @@ class WandbWriter:
 
     The mode is the user's (WANDB_MODE or wandb's settings files); without one it is offline, or online where a sweep
     agent has started the process. There is never a login prompt: without credentials, or without an answer of the
-    server, online becomes offline with a warning. The run's id is kept in ``wandb_run_id.txt``, so that a resumed run
-    continues the same wandb run; an offline run is then stored in parts, which ``wandb sync`` joins.
+    server, online becomes offline with a warning. The run's id is kept in ``wandb_run_id.txt``, and its project, group,
+    name and tags in ``wandb_run.json``, so that a resumed run continues the same wandb run although settings of
+    wandb may have changed; an offline run is then stored in parts, which ``wandb sync`` joins.
 
     Where ``wandb.init`` was called already, the first run folder is logged to that run, and the caller finishes it. In
     a process of a sweep agent, the run is the agent's.
 
     The run's config has the names of ``train``'s options (``algorithm.lr``), which are those of sweeps. Runs that
-    differ only in their seed are a group, and the summary of a return is its largest value and its last.
+    differ only in their seed are a group, and the summary of a return is its largest value and its last. In a sweep of
+    wandb, whose search reads no nested values, it is the last one alone.
 
     Args:
         log_dir: the run folder, which must exist.
@@ -61,6 +71,7 @@ class WandbWriter:
         options: further arguments of ``wandb.init``, such as ``project``. Without them, and without wandb's settings of
             them, the project is "pytorchrl", and the group is that of the composition. Tags are added to those that
             name the algorithm, the environment and the storage.
+        resumed_at: environment transitions at which a resumed run continues; None where the run is new.
 
     Raises:
         ValueError: another run folder is logged to the agent's run.
@@ -72,18 +83,22 @@ class WandbWriter:
         config: Mapping[str, object],
         run_name: str | None = None,
         options: Mapping[str, Any] | None = None,
+        resumed_at: int | None = None,
     ) -> None:
         import wandb  # slow to import, and seldom needed
 
         files = RunFiles(log_dir)
-        refuse_link(files.wandb_folder)
-        self._id_file, self._metrics_file = files.wandb_id_file, files.metrics_file
-        refuse_link(self._id_file)
+        self._wandb_folder, self._metrics_file = files.wandb_folder, files.metrics_file
+        self._id_file, self._labels_file = files.wandb_id_file, files.wandb_labels_file
+        for path in (self._wandb_folder, self._id_file, self._labels_file):
+            refuse_link(path)
         self._log_dir = log_dir
         self._config = dict(config)
         self._name = run_name
         self._options = dict(options or {})
-        self._steps = 0
+        self._is_resumed = resumed_at is not None
+        self._steps: int | None = None
+        self._largest = {} if resumed_at is None else self._largest_returns(resumed_at)
         self._returns: set[str] = set()
         active = wandb.run
         self._is_users = active is not None and _folders.get(active.id, log_dir) == log_dir
@@ -96,19 +111,44 @@ class WandbWriter:
         self._run.define_metric("*", step_metric="steps")
         _folders[self._run.id] = log_dir
         self._keep_id(self._run.id)
+        self._keep_labels()
 
     def write(self, steps: int, metrics: Mapping[str, float]) -> None:
         """Log the metrics against environment steps."""
         self._steps = steps
-        for metric in filter(_RETURN.fullmatch, metrics.keys() - self._returns):
-            self._returns.add(metric)
-            self._run.define_metric(metric, step_metric="steps", summary="max,last")
         self._run.log({**metrics, "steps": steps})
+        if not self._run.sweep_id:
+            self._summarise({name: value for name, value in metrics.items() if _RETURN.fullmatch(name)})
+
+    def _summarise(self, returns: Mapping[str, float]) -> None:
+        """Write the largest and the last value of each return, also of the parts of a resumed run before this one."""
+        for name, value in returns.items():
+            if name not in self._returns:
+                self._returns.add(name)
+                # wandb's own summary begins anew in each process.
+                self._run.define_metric(name, step_metric="steps", summary="none")
+            if math.isfinite(value):
+                self._largest[name] = max(value, self._largest.get(name, value))
+        if returns:
+            self._run.summary.update(
+                {name: {"max": self._largest.get(name, value), "last": value} for name, value in returns.items()}
+            )
+
+    def _largest_returns(self, until: int) -> dict[str, float]:
+        """Return the largest value of each return that the run has logged until some steps."""
+        largest: dict[str, float] = {}
+        for record in read_metrics(self._metrics_file) if self._metrics_file.is_file() else []:
+            if (record.get("steps") or 0) <= until:
+                for name, value in record.items():
+                    if value is not None and math.isfinite(value) and _RETURN.fullmatch(name):
+                        largest[name] = max(value, largest.get(name, value))
+        return largest
 
     def write_histograms(self, steps: int, values: Mapping[str, NDArray[Any]]) -> None:
         """Log a histogram for each array."""
         import wandb
 
+        self._steps = steps
         histograms = {name: wandb.Histogram(np_histogram=np.histogram(array, _BINS)) for name, array in values.items()}
         self._run.log({**histograms, "steps": steps})
 
@@ -116,16 +156,24 @@ class WandbWriter:
         """Log a video, of which wandb takes a copy."""
         import wandb
 
+        self._steps = steps
         # wandb annotates the format as a Literal, which has both of ours.
         kind: Any = path.suffix.removeprefix(".")
         self._run.log({name: wandb.Video(str(path), format=kind), "steps": steps})
 
     def close(self) -> None:
-        """Log a table of all evaluations, and finish the wandb run, unless it is the user's."""
-        self._log_evaluations()
+        """Log a table of all evaluations, and finish the wandb run, unless it is the user's.
+
+        A resumed run that had nothing left to measure logs nothing. An offline run says how it is uploaded.
+        """
+        if self._steps is not None:
+            self._log_evaluations()
         _open_runs.pop(self._run.id, None)
         if not self._is_users:
+            is_offline = self._run.offline
             self._run.finish()
+            if is_offline:
+                tell(f"wandb: logged offline; upload it by: wandb sync {shlex.quote(str(self._wandb_folder))}/{_PARTS}")
 
     def _log_evaluations(self) -> None:
         import wandb
@@ -192,18 +240,49 @@ class WandbWriter:
         return run
 
     def _labels(self, of_process: "wandb.Settings") -> dict[str, Any]:
-        """Return the project, the group, the name and the tags: those given, else wandb's settings, else ours."""
-        labels = dict(self._options)
+        """Return the place, the name, group and tags: those given, else the run's, else wandb's settings, else ours."""
+        labels = dict(self._options) | ({} if self._name is None else {"name": self._name})
+        # An agent has chosen where the runs of its sweep are.
+        kept = self._kept_labels() if self._is_resumed and not of_process.sweep_id else {}
+        for place in _PLACES:
+            asked, began = labels.get(place), kept.get(place)
+            if asked and began and asked != began:
+                # The id of the run means another run elsewhere.
+                _logger.warning(
+                    "wandb: the run stays in the %s %s, not %s; without %s, another wandb run begins",
+                    *(place, began, labels.pop(place), self._id_file),
+                )
+        labels = kept | labels
         if not of_process.project:
             labels.setdefault("project", _PROJECT)
         if not of_process.run_group:
             labels.setdefault("group", group_of_run(self._config))
-        if self._name is not None:
-            labels["name"] = self._name
-        elif not (of_process.run_name or of_process.sweep_id):
-            labels["name"] = name_of_run(self._config, self._log_dir)
+        if not (of_process.run_name or of_process.sweep_id):
+            labels.setdefault("name", name_of_run(self._config, self._log_dir))
         tags = [*labels.get("tags", of_process.run_tags or ()), *tags_of_run(self._config)]
         return labels | {"tags": list(dict.fromkeys(tags))}
+
+    def _kept_labels(self) -> dict[str, Any]:
+        """Return the labels with which the run began; none where they cannot be read, or its id is gone."""
+        if not (self._labels_file.is_file() and self._id_file.is_file()):
+            return {}
+        try:
+            found = json.loads(read_text(self._labels_file))
+        except (OSError, ValueError, RecursionError) as error:
+            _logger.warning("wandb: %s cannot be read: %s", self._labels_file, error)
+            return {}
+        if not isinstance(found, dict):
+            return {}
+        kept: dict[str, Any] = {name: found[name] for name in _LABELS if isinstance(found.get(name), str)}
+        tags = found.get("tags")
+        is_list = isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
+        return kept | ({"tags": tags} if is_list else {})
+
+    def _keep_labels(self) -> None:
+        if not self._run.disabled:
+            labels = {name: value for name in _LABELS if (value := getattr(self._run, name))}
+            labels["tags"] = list(self._run.tags or ())
+            write_atomically(self._labels_file, f"{json.dumps(labels, indent=2)}\n".encode())
 
     def _kept_id(self) -> str:
         if not self._id_file.exists():

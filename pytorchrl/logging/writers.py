@@ -82,7 +82,8 @@ class TensorBoard(LoggerSetting):
 class Wandb(LoggerSetting):
     """Logs to Weights & Biases, offline unless wandb's own settings say otherwise (see :class:`WandbWriter`).
 
-    Where ``wandb.init`` was called already, or a sweep agent made the run, that run keeps its own.
+    Where ``wandb.init`` was called already, or a sweep agent made the run, that run keeps its own. A resumed run stays
+    in the project in which it began.
 
     Args:
         project: of wandb; None takes that of wandb's settings, or "pytorchrl".
@@ -104,7 +105,7 @@ class Wandb(LoggerSetting):
         """Make the writer; a resumed run continues the wandb run."""
         given = {"project": self.project, "entity": self.entity, "group": self.group, "tags": self.tags}
         options = {name: value for name, value in given.items() if value}
-        return WandbWriter(log_dir, config, self.run_name, options)
+        return WandbWriter(log_dir, config, self.run_name, options, resumed_at)
 
 
 def checked_loggers(loggers: Sequence[Logger]) -> list[LoggerSetting | MetricsWriter]:

@@ -78,6 +78,12 @@ def r2d2(memory: Any) -> Callable[[], prl.Scheme]:
     return off_policy(prl.R2D2, storage, num_envs=3, target_update_interval=4, memory=memory)
 
 
+def dreamer(env: str = "CartPole-v1", sequences: Any = None, **settings: Any) -> Callable[[], prl.Scheme]:
+    storage = priorities(n_step=1, alpha=0.9, sequences=sequences or prl.Sequences(8, across_episodes=True))
+    sizes = {"num_latents": 3, "num_classes": 4, "num_bins": 21, "horizon": 4}
+    return off_policy(prl.DreamerV3, storage, env, num_envs=3, memory="gru", **sizes, **settings)
+
+
 def td3(policy_delay: int, **settings: Any) -> Callable[[], prl.Scheme]:
     return off_policy(
         prl.TD3, env="Pendulum-v1", lr_pi=prl.LinearSchedule(1e-3, 0.0), policy_delay=policy_delay, **settings
@@ -206,6 +212,8 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "SAC with a memory of one's own": sac(2, MinimalGatedUnit),
     "R2D2": r2d2("lstm"),
     "R2D2 with stacked memories of one's own": r2d2(("lstm", WithTrace, LinearAfterGRU)),
+    "DreamerV3": dreamer(update_every=9, **EVALUATED),
+    "DreamerV3 with a burn-in": dreamer("Pendulum-v1", prl.Sequences(5, burn_in=4), normalize_observations=True),
     "IQN of noisy layers with priorities and n steps": iqn(),
     "IQN with a memory": iqn(memory="gru"),
     "SARSA with priorities and n steps": sarsa("taken"),
@@ -296,7 +304,19 @@ def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> P
     return learner.log_dir
 
 
-SLOW = ("NAF", "RND", "SACDiscrete", "R2D2", "memory", "processes", "frames", "normalised", "hindsight", "recency")
+SLOW = (
+    "NAF",
+    "DreamerV3 with",
+    "RND",
+    "SACDiscrete",
+    "R2D2",
+    "memory",
+    "processes",
+    "frames",
+    "normalised",
+    "hindsight",
+    "recency",
+)
 
 
 @pytest.mark.quick_share(0.07, long=0.6)

@@ -45,6 +45,7 @@ OWN_MEMORIES = [("lstm", MinimalGatedUnit), LinearAfterGRU]
 MEMORIES: dict[str, list[Any]] = {
     "DecisionTransformer": [None],
     "R2D2": ["gru", "lstm", *OWN_MEMORIES],
+    "DreamerV3": ["gru"],
     "CrossQ": [None],
     "MRQ": [None],
     **{name: [None] for name in WITH_MODELS},

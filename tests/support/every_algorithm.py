@@ -32,6 +32,8 @@ ACTIONS: dict[str, Any] = {
 }
 PLAIN = [kind for kind in ACTIONS if kind != "hybrid"]
 """Kinds of actions, without a Box that stands for a choice and its parameters."""
+WITH_MEMORY = (prl.R2D2, prl.DreamerV3)
+"""Algorithms that need an actor with a memory."""
 FEW_QUANTILES = {"num_quantiles": 5, "num_target_quantiles": 4, "num_action_quantiles": 3, "num_cosines": 4}
 OFF_POLICY: dict[str, Any] = {
     "DQN": (prl.DQN, {}, ["discrete"]),
@@ -58,6 +60,11 @@ OFF_POLICY: dict[str, Any] = {
     "PDDM": (prl.PDDM, {"planner": prl.planners.PathIntegral(3, num_samples=5, smoothing=0.3)}, ["bounded"]),
     "MBMPC": (prl.MBMPC, {"planner": prl.planners.RandomShooting(3, 5)}, ["bounded"]),
     "MBPO": (prl.MBPO, {"ensemble_size": 2, "rollout_length": 2, "num_mini_batch": 2}, ["bounded"]),
+    "DreamerV3": (
+        prl.DreamerV3,
+        {"num_latents": 3, "num_classes": 4, "num_bins": 11, "horizon": 3, "entropy_coef": 10.0, "lr_pi": 1e-2},
+        PLAIN,
+    ),
     "TDMPC2": (
         prl.TDMPC2,
         {

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 import pytorchrl as prl
-from tests.support.every_algorithm import ACTIONS, OFF_POLICY, ON_POLICY, Constant, expert_data
+from tests.support.every_algorithm import ACTIONS, OFF_POLICY, ON_POLICY, WITH_MEMORY, Constant, expert_data
 
 BODY: dict[str, Any] = {"hidden_sizes": (5, 4), "activation": "tanh"}
 
@@ -70,7 +70,7 @@ class Case:
     @property
     def memory(self) -> dict[str, Any]:
         """The memory of the actor, where the algorithm needs one."""
-        return {"memory": "gru", "memory_size": 4} if self.algorithm is prl.R2D2 else {}
+        return {"memory": "gru", "memory_size": 4} if self.algorithm in WITH_MEMORY else {}
 
     def __str__(self) -> str:
         return f"{self.name}-{self.actions}"

@@ -187,6 +187,7 @@ def assert_sequences(model: Model, batch: Any, num_envs: int, sequences: Sequenc
                 assert same(row(part[DONE], position, b), done)
                 if t < burn_in:
                     assert part[MASK][position, b].item() == real
+                    assert same(row(part[ACT], position, b), row(sample[ACT], env))
                 continue
             position = t - burn_in
             assert batch[MASK][position, b].item() == real

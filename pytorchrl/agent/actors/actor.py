@@ -1,5 +1,6 @@
 """The networks of an agent: the user chooses their bodies, the algorithm their heads."""
 
+import keyword
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -293,6 +294,39 @@ class Actor(Component, nn.Module):
             )
             return self._named(name, Network(body, head.build(body.output_size, self)))
 
+    def make_body(self, name: str, normalization: nn.Module) -> Body:
+        """Make and register the layers from observations to features, without memory and head.
+
+        Args:
+            name: of the network, in the actor's state dict.
+            normalization: converts its observations, in place of the actor's normalisation.
+
+        Raises:
+            ValueError: a network of this name exists already.
+        """
+        with settings_of_network(self, name):
+            return self._named(name, self._body(self.hidden_sizes, normalization=normalization))
+
+    def reserve_state(self, size: int) -> slice:
+        """Reserve numbers of the stored recurrent state, for a memory that the algorithm computes itself.
+
+        The algorithm reads them by :meth:`ActingView.state`, and sets them by :meth:`ActingView.set_state_after`.
+
+        Args:
+            size: how many for one environment.
+
+        Returns:
+            Their slice of a recurrent state (RHS).
+
+        Raises:
+            ValueError: the actor has no memory, so that no states are stored.
+        """
+        if self.memory is None:
+            raise ValueError(f"{type(self).__name__}: without a memory no recurrent states are stored")
+        begin = self._stored_size
+        self._stored_size += size
+        return slice(begin, self._stored_size)
+
     def add(self, name: str, network: nn.Module, *, acts: bool = False) -> None:
         """Register a network that :meth:`make` did not make, such as one around a target network."""
         self._named(name, network)
@@ -305,6 +339,8 @@ class Actor(Component, nn.Module):
     def _named(self, name: str, network: NetworkT) -> NetworkT:
         if name in self.networks:
             raise ValueError(f"the actor already has a network named {name!r}; give each its own name")
+        if keyword.iskeyword(name):
+            raise ValueError(f"a network is named {name!r}, a keyword of Python, by which torch.export cannot name it")
         self.networks[name] = network
         return network.to(self.device)
 
@@ -353,19 +389,19 @@ class Actor(Component, nn.Module):
 
     def _store_state_of(self, body: AnyBody) -> None:
         if isinstance(body, RecurrentBody) and body.stored_at is None:
-            begin = self._stored_size
-            self._stored_size += body.state_size
-            body.stored_at = slice(begin, self._stored_size)
+            body.stored_at = self.reserve_state(body.state_size)
             self._stored.append(body)
 
-    def _body(self, hidden_sizes: Sequence[int], layers: Layers | None = None) -> Body:
+    def _body(
+        self, hidden_sizes: Sequence[int], layers: Layers | None = None, normalization: nn.Module | None = None
+    ) -> Body:
         return Body(
             self.encoded_space,
             hidden_sizes,
             self.activation,
             self.initialisation,
             extractor=self.feature_extractor,
-            normalization=self.normalization,
+            normalization=self.normalization if normalization is None else normalization,
             action_mask=self.mask,
             kind=self.body,
             **self._layers(layers),

@@ -12,7 +12,6 @@ from pytorchrl.agent.actors.body_kinds import BodyKind, make_hidden_layers
 from pytorchrl.agent.actors.encoders import ExtractorKind, features_of, output_size_of
 from pytorchrl.agent.actors.layers.linear_layers import Initialisation
 from pytorchrl.agent.actors.layers.mlp import MLP, Activation, Layers
-from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
 from pytorchrl.agent.actors.memory import RecurrentModule
 
 
@@ -44,7 +43,7 @@ class Body(nn.Module):
         initialisation: Initialisation,
         beside: int = 0,
         extractor: ExtractorKind = "auto",
-        normalization: ObservationNormalization | None = None,
+        normalization: nn.Module | None = None,
         action_mask: ActionMask | None = None,
         kind: BodyKind = "mlp",
         **layers: Unpack[Layers],

@@ -91,6 +91,19 @@ class ActingView:
         self._features: dict[AnyBody, Tensor] = {}
         self._states: dict[int, tuple[slice, Tensor]] = {}
 
+    @property
+    def observations(self) -> Any:
+        """(B, *obs), or a dict of such."""
+        return self._obs
+
+    def state(self, where: slice) -> Tensor:
+        """Return states (B, size) before the step, which `Actor.reserve_state` reserved; zeros where episodes begin."""
+        return self._rhs[:, where] * (1 - self._done)
+
+    def set_state_after(self, where: slice, state: Tensor) -> None:
+        """Set the states (B, size) after the step, of memories that depend on the actions chosen in it."""
+        self._states[where.start] = where, state
+
     def features(self, body: AnyBody) -> Tensor:
         """Return features (B, size), and advance the state of the body."""
         features = self._features.get(body)

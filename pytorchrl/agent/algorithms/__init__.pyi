@@ -35,6 +35,7 @@ from pytorchrl.agent.algorithms.imitation.behaviour_cloning import DAgger as DAg
 from pytorchrl.agent.algorithms.imitation.gail import GAIL as GAIL
 from pytorchrl.agent.algorithms.imitation.gail import GAILReward as GAILReward
 from pytorchrl.agent.algorithms.imitation.ppod import PPOD as PPOD
+from pytorchrl.agent.algorithms.model_based.dreamer_v3 import DreamerV3 as DreamerV3
 from pytorchrl.agent.algorithms.model_based.mb_mpc import MBMPC as MBMPC
 from pytorchrl.agent.algorithms.model_based.mb_mpc import PDDM as PDDM
 from pytorchrl.agent.algorithms.model_based.mb_mpc import PETS as PETS

@@ -70,6 +70,9 @@ class Exploration:
         self.allowed: Callable[[], AllowedActions] | None = None
         """Reads the actions allowed in each environment, which only random choices need; set before each choice, and
         not part of the state. None where all are allowed."""
+        self.taken: Tensor | None = None
+        """(E, *action), actions of a recorded episode, as networks output them: memories of actions keep these in place
+        of those chosen; set before each choice while recorded episodes are read, and not part of the state."""
         self.position, self.among = 0, num_envs
         """Index of the first environment among those of all collectors of the run, and the number of these."""
         self.state: dict[str, Tensor] = {}
@@ -97,7 +100,7 @@ class Exploration:
         """
         exploration = copy.copy(self)
         exploration.num_envs, exploration.state = rows, {}
-        exploration.starts = exploration.rewards = exploration.allowed = None
+        exploration.starts = exploration.rewards = exploration.allowed = exploration.taken = None
         exploration.position, exploration.among = 0, rows
         exploration.steps, exploration.target_steps = steps, target_steps
         return exploration

@@ -12,7 +12,7 @@ from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.composition import as_checkpoint_error, envs_of, made_of
 from pytorchrl.experiments.runs.run_folder import RunFolder, file_of
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
-from pytorchrl.scheme import Scheme, from_dataset
+from pytorchrl.scheme import from_dataset
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.dataset_factory import converting_named
 from storages.component.declared import hyper_parameters_of
@@ -56,28 +56,23 @@ class Data:
         """The returns whose normalised scores are 0 and 1; None where the data set has none."""
         return references_of(self._opened().about)
 
-    def scheme(self, parts: RunParts, seed: int, device: str) -> Scheme:
-        """Make a scheme that learns from the data.
+    def scheme_arguments(self, parts: RunParts) -> dict[str, Any]:
+        """Return the factories of a scheme that learns from the data, by the names of its arguments.
 
-        They are the source that the algorithm has beside its rollouts (such as "expert"), if there is one. Else they
-        are a part of each batch, beside the environments' transitions, if ``online``, and its only source if not.
+        The data are the source that the algorithm has beside its rollouts (such as "expert"), if there is one. Else
+        they are a part of each batch, beside the environments' transitions, if ``online``, and its only source if not.
         """
-        more: dict[str, Any] = {"device": device, "seed": seed}
+        given = parts.scheme_arguments()
         if further := further_sources(parts.algorithm.cls):
-            sources = {name: self._further(parts, name, need) for name, need in further.items()}
-            return Scheme(parts.algorithm, parts.actor, parts.storage, parts.envs, sources=sources, **more)
+            return given | {"sources": {name: self._further(parts, name, need) for name, need in further.items()}}
         if not self.online:
             storage = self._filled(parts.storage, self.has_size)
-            return Scheme(parts.algorithm, parts.actor, storage, test_envs_factory=parts.envs, **more)
-        return Scheme(
-            parts.algorithm,
-            parts.actor,
-            parts.storage,
-            parts.envs,
-            sources={_SOURCE: self._filled(_in_own_directory(parts.storage, _SOURCE), has_size=False)},
-            mixed={"main": MixedSource({_SOURCE: self.share, "main": 1 - self.share})},
-            **more,
-        )
+            offline = {"train_envs_factory": None, "test_envs_factory": parts.envs}
+            return given | {"storage_factory": storage} | offline
+        return given | {
+            "sources": {_SOURCE: self._filled(_in_own_directory(parts.storage, _SOURCE), has_size=False)},
+            "mixed": {"main": MixedSource({_SOURCE: self.share, "main": 1 - self.share})},
+        }
 
     def _further(self, parts: RunParts, name: str, need: Needs) -> Factory[Storage]:
         """Return the storage of a further source: the data, or one of rollouts as the main one."""

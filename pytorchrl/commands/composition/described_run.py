@@ -1,6 +1,7 @@
 """A run as the command line describes it: its options, its parts and its settings."""
 
 import argparse
+import difflib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.composition.data_source import (
     DATA_SETTINGS,
@@ -38,10 +40,11 @@ from pytorchrl.commands.composition.parts import (
 )
 from pytorchrl.commands.composition.presets import fit_preset, preset_of
 from pytorchrl.experiments.callbacks import AfterSteps, Callback
+from pytorchrl.experiments.finished_runs import has_finished
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import function_named, import_modules
-from pytorchrl.logging.writers import LOGGERS
+from pytorchrl.logging.writers import LOGGERS, Logger, LoggerSetting
 from pytorchrl.scheme import Scheme
 from storages.component.factory import Factory
 from storages.persistent.commits import has_commits
@@ -94,12 +97,32 @@ class DescribedRun:
 
     def scheme(self, seed: int) -> Scheme:
         """Make the scheme of the run of a seed; a storage on disk is that run's alone."""
-        device = self.settings.get("device") or "cpu"
+        return Scheme(**self._scheme_arguments(seed), device=self.settings.get("device") or "cpu", seed=seed)
+
+    def has_finished(self, seed: int) -> bool:
+        """Return whether the run of a seed is there, with this composition, and has finished; nothing is made."""
+        folder = RunFolder(self.run_folder(seed))
+        if not folder.checkpoint_file.is_file():
+            return False
+        given = self._scheme_arguments(seed)
+        envs = {name: given.get(f"{name}_factory") for name in ("train_envs", "test_envs")}
+        composition = {
+            "algorithm": given["algo_factory"].config,
+            "actor": given["actor_factory"].config,
+            "storage": given["storage_factory"].config,
+            **{name: None if factory is None else factory.config for name, factory in envs.items()},
+            **{kind: {name: one.config for name, one in given.get(kind, {}).items()} for kind in ("sources", "mixed")},
+            "device": str(find_device(self.settings.get("device") or "cpu")),
+            "seed": seed,
+        }
+        return has_finished(folder, composition, self.parts.steps)
+
+    def _scheme_arguments(self, seed: int) -> dict[str, Any]:
         folder, of_sweep = self.run_folder(seed), self._names_in_a_sweep
         shared = len(self.seeds) > 1 or bool(of_sweep)
         storage = storage_of_run(self.parts.storage, folder, [*of_sweep, folder.name], shared)
         parts = replace(self.parts, storage=storage)
-        return parts.scheme(seed, device) if self.data is None else self.data.scheme(parts, seed, device)
+        return parts.scheme_arguments() if self.data is None else self.data.scheme_arguments(parts)
 
     @property
     def _names_in_a_sweep(self) -> list[str]:
@@ -141,6 +164,7 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     options = {name: value for name in _FILE_SETTINGS if (value := getattr(given, name)) is not None}
     settings |= check_settings(options)
     make_callbacks(settings)
+    make_loggers(settings)
     whole = merge_descriptions(description, by_option)
     if settings.get("from"):
         chosen_here = {**file.get("algorithm", {}), **by_option["algorithm"]}
@@ -177,6 +201,27 @@ def make_callbacks(settings: Mapping[str, Any]) -> list[Callback]:
         ValueError: a text is no callback.
     """
     return [_make_callback(text) for text in settings.get("callbacks") or ()]
+
+
+def make_loggers(settings: Mapping[str, Any]) -> list[Logger] | None:
+    """Make the loggers that the settings name, by a word or with settings of their own; None where none are named.
+
+    Raises:
+        ValueError: a text is no logger.
+    """
+    if (texts := settings.get("log_to")) is None:
+        return None
+    made = [value_of(text) for text in texts]
+    for text, logger in zip(texts, made, strict=True):
+        if isinstance(logger, LoggerSetting) or (isinstance(logger, str) and logger in LOGGERS):
+            continue
+        near = difflib.get_close_matches(str(text).lower(), LOGGERS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(
+            f"--log-to: unknown destination {text!r}{hint} (choose from {', '.join(LOGGERS)}, or give one settings: "
+            f"'Wandb(project=\"paper\")'; wandb also reads WANDB_PROJECT, WANDB_RUN_GROUP and WANDB_TAGS)"
+        )
+    return made
 
 
 def _make_callback(text: Any) -> Callback:
@@ -220,7 +265,9 @@ def _parser(add_help: bool) -> PartsParser:
     parser.add_argument(
         "--log-dir", type=Path, metavar="FOLDER", help="folder of the runs (default: runs/ALGORITHM-ENV)"
     )
-    parser.add_argument("--log-to", nargs="*", metavar="DESTINATION", help=", ".join(LOGGERS))
+    parser.add_argument(
+        "--log-to", nargs="*", metavar="DESTINATION", help=f"{', '.join(LOGGERS)}, or 'Wandb(project=\"paper\")'"
+    )
     parser.add_argument("--checkpoint-every", type=int, metavar="INT", help="steps between checkpoints")
     parser.add_argument(
         "--callbacks", nargs="+", metavar="CALLBACK", help="such as 'RecordVideos()' 'StopAtReturn(475)'; see the docs"

@@ -49,7 +49,16 @@ class RunParts:
 
     def scheme(self, seed: int, device: str) -> Scheme:
         """Make a scheme of the parts."""
-        return Scheme(self.algorithm, self.actor, self.storage, self.envs, device=device, seed=seed)
+        return Scheme(**self.scheme_arguments(), device=device, seed=seed)
+
+    def scheme_arguments(self) -> dict[str, Any]:
+        """Return the factories by the names of the scheme's arguments."""
+        return {
+            "algo_factory": self.algorithm,
+            "actor_factory": self.actor,
+            "storage_factory": self.storage,
+            "train_envs_factory": self.envs,
+        }
 
     def __str__(self) -> str:
         parts = (self.algorithm, self.actor, self.storage, self.envs)

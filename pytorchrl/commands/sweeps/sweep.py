@@ -21,7 +21,8 @@ from pytorchrl.comparison.tables import Table, figures_of, print_table, tables_o
 from pytorchrl.experiments.runs.run_lock import RunInUseError
 from pytorchrl.logging.curves import Run
 from pytorchrl.logging.groups import named_groups
-from pytorchrl.logging.pictures.panels import Choice, draw_groups
+from pytorchrl.logging.pictures.curve_styles import Choice
+from pytorchrl.logging.pictures.panels import draw_groups
 from pytorchrl.logging.pictures.plots import save_figure
 from pytorchrl.logging.run_search import read_runs
 from pytorchrl.logging.tables.evaluation_table import csv_of

@@ -10,15 +10,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytorchrl.commands.composition.described_run import described_run
+from pytorchrl.commands.composition.parts import RunParts
 from pytorchrl.commands.shared import STOPPED
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.logging import read_evaluations
+from pytorchrl.logging.run_labels import LONGEST_TAG
 from storages.persistent.log.lock import InUseError, Lock
 from storages.system_calls import NoLocksError
 
 _SECONDS_TO_WAIT = 30.0
 """Longest wait for a trial of a killed sweep, which ends when it notices that its parent process has ended."""
 _SECONDS_BETWEEN_LOOKS = 2.0
+_LONGEST_NUMBER = 10
+"""Of characters in a label."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ def folder_name(values: Mapping[str, str]) -> str:
 
 
 def train(trial: Trial, of_train: Sequence[str], should_prune: Callable[[], bool] = lambda: False) -> int:
-    """Train a trial to its end in a process, or go on with it.
+    """Train a trial to its end in a process, or go on with it; one that has finished is left as it is.
 
     Args:
         trial: what is trained.
@@ -70,11 +75,15 @@ def train(trial: Trial, of_train: Sequence[str], should_prune: Callable[[], bool
     """
     trial.folder.mkdir(parents=True, exist_ok=True)
     _wait_until_free(trial.run)
-    command = [sys.executable, "-m", "pytorchrl", "train", *of_train, *trial.options]
-    command += ["--seeds", str(trial.seed), "--log-dir", str(trial.folder), "--parent-process", str(os.getpid())]
+    arguments = [*of_train, *trial.options, "--seeds", str(trial.seed), "--log-dir", str(trial.folder)]
+    arguments += ["--parent-process", str(os.getpid())]
+    described = described_run(arguments)
+    if described.has_finished(trial.seed):
+        return 0
+    command = [sys.executable, "-m", "pytorchrl", "train", *arguments]
     with (trial.folder / "output.txt").open("ab") as output:
         # A process for each core, rather than all cores for each process.
-        environment = {"OMP_NUM_THREADS": "1"} | dict(os.environ)
+        environment = {"OMP_NUM_THREADS": "1"} | dict(os.environ) | _labels_in_wandb(trial, described.parts)
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
         while True:
             with suppress(subprocess.TimeoutExpired):
@@ -86,6 +95,34 @@ def train(trial: Trial, of_train: Sequence[str], should_prune: Callable[[], bool
             if should_prune():
                 process.terminate()
                 return process.wait()
+
+
+def _labels_in_wandb(trial: Trial, parts: RunParts) -> dict[str, str]:
+    """Return variables by which wandb shows what a trial varies; name and tags of the user are extended."""
+    given = {name: _short(value) for name, value in trial.values.items()}
+    short = {name.rpartition(".")[2]: value for name, value in given.items()}
+    varied = short if len(short) == len(given) else given
+    # Tags are separated by commas, and those of wandb are not longer.
+    tags = [f"{name}={value}".replace(",", " ")[:LONGEST_TAG] for name, value in varied.items()]
+    values = ",".join(f"{name}={value}" for name, value in varied.items())
+    title = os.environ.get("WANDB_NAME") or "-".join(filter(None, (parts.algorithm.name, parts.env_name)))
+    return {
+        "WANDB_NAME": f"{title.replace('/', '-')}-{values}-seed-{trial.seed}",
+        "WANDB_TAGS": ",".join([*filter(None, [os.environ.get("WANDB_TAGS")]), *tags]),
+        "WANDB_RUN_GROUP": os.environ.get("WANDB_RUN_GROUP") or trial.folder.resolve().parent.name,
+        # Within the group, the seeds of a combination.
+        "WANDB_JOB_TYPE": os.environ.get("WANDB_JOB_TYPE") or values[:LONGEST_TAG],
+    }
+
+
+def _short(value: str) -> str:
+    """Return a value with four digits, if it is a number that a search has drawn with many more."""
+    if len(value) <= _LONGEST_NUMBER:
+        return value
+    try:
+        return f"{float(value):.4g}"
+    except ValueError:
+        return value
 
 
 def _wait_until_free(run: Path) -> None:

@@ -187,8 +187,9 @@ def differences_to(algorithm: Algorithm, episode: Episode, seed: np.random.SeedS
     # Steps that depend on no earlier one are one batch.
     rows = 1 if memory is not None or algorithm.keeps_acting_state else len(episode)
     exploration = Exploration(codec, rows, device, seed, deterministic=True)
-    chosen = []
+    chosen, theirs = [], codec.from_storage(torch.from_numpy(np.ascontiguousarray(episode.fields[ACT])).to(device))
     for start in range(0, len(episode), rows):
+        exploration.taken = theirs[start : start + rows]
         obs = to_device(_rows(episode.observations, slice(start, start + rows)), device)
         begins = torch.full((rows, 1), float(start == 0), device=device)
         exploration.starts = begins
@@ -199,7 +200,6 @@ def differences_to(algorithm: Algorithm, episode: Episode, seed: np.random.SeedS
             exploration.rewards = torch.from_numpy(reward).to(device)
         chosen.append(codec.from_storage(acting.action))
     ours = torch.cat(chosen)
-    theirs = codec.from_storage(torch.from_numpy(np.ascontiguousarray(episode.fields[ACT])).to(device))
     if ours.is_floating_point():
         return (ours - theirs).square().flatten(1).sum(1)
     return (ours != theirs).flatten(1).any(1).float()

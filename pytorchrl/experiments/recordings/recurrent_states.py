@@ -11,7 +11,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.scheme.collector import to_device
 from storages.episode import Episode, Observations
-from storages.transition import RHS, RHS2
+from storages.transition import ACT, RHS, RHS2
 
 
 def with_memory(episodes: Iterable[Episode], algorithm: Algorithm) -> Iterator[Episode]:
@@ -37,7 +37,10 @@ def _memory(episode: Episode, algorithm: Algorithm) -> dict[str, Any]:
     assert rhs is not None
     exploration = Exploration(algorithm.codec, 1, algorithm.device, seed=0, deterministic=True)
     remembered = [rhs]
+    taken = to_device(np.ascontiguousarray(episode.fields[ACT]), algorithm.device)
+    actions = algorithm.codec.from_storage(taken)
     for step in range(len(episode)):
+        exploration.taken = actions[step : step + 1]
         obs = _seen(episode.observations, step)
         done = torch.full((1, 1), float(step == 0), device=algorithm.device)
         rhs = algorithm.acting_step(to_device(obs, algorithm.device), rhs, done, exploration).rhs

@@ -6,7 +6,8 @@ from pytorchrl.logging.bands import band_of
 from pytorchrl.logging.bootstrap import StatisticName
 from pytorchrl.logging.curves import Curve
 from pytorchrl.logging.groups import Group
-from pytorchrl.logging.pictures.panels import Choice, curves_of_groups
+from pytorchrl.logging.pictures.curve_styles import Choice
+from pytorchrl.logging.pictures.panels import curves_of_groups
 from pytorchrl.logging.tables.evaluation_table import csv_of
 
 

@@ -1,29 +1,55 @@
-"""Choices of how a figure looks: its size, its texts, and the names and the order of groups."""
+"""Choices of how a figure looks: its size, texts and legend, and the names and the order of groups."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from pytorchrl.logging.groups import Group
 
-USUAL_POINTS = 10.0
-"""Size of texts."""
-_SMALLEST_SCALE = 0.7
-_WIDTH_OF_USUAL_TEXTS = 6.0
-"""Inches from which on texts have their usual size."""
+LegendPlace: TypeAlias = Literal["below", "above", "right", "inside", "none"]
+
+_SMALLEST_TEXTS = 0.75
+"""Size of texts in a figure of a column's width, relative to the usual."""
+_THINNEST_LINES = 0.65
+"""Width of lines and size of markers in such a figure, relative to the usual."""
+_WIDTH_OF_USUAL_SIZES = 6.0
+"""Inches from which on texts, lines and markers have their usual size."""
+_NARROW = 5.0
+"""Inches below which texts of the legend are short."""
+_JOINT = " + "
+"""Between algorithm and storage in the name of a group."""
+_LINE_WIDTH = 1.8
+_MARKER_SIZE = 4.0
+_SIZES_OF_TEXTS = {
+    "axes.labelsize": "medium",
+    "axes.titlesize": "medium",
+    "figure.titlesize": "medium",
+    "xtick.labelsize": "medium",
+    "ytick.labelsize": "medium",
+    "legend.fontsize": "small",
+    "legend.title_fontsize": "small",
+}
+"""Relative to ``font.size``, where the user has not chosen others."""
 
 
 @dataclass(frozen=True)
 class FigureOptions:
-    """Size, labels, legend names and order of a figure.
+    """Size, labels, legend, names and order of a figure.
+
+    Sizes of texts, ``lines.linewidth`` and ``lines.markersize`` that were changed in ``matplotlib.rcParams`` are used
+    as they are. The others become smaller in figures that are narrower than 6 inches.
 
     Raises:
-        ValueError: a size is not positive, or two groups would have the same name.
+        ValueError: a size or a number of columns is not positive, a place of the legend is unknown, or two groups would
+            have the same name.
     """
 
     size: tuple[float, float] | None = None
     """Width and height in inches; None fits the figure to its content."""
+    font_size: float | None = None
+    """Points of all texts; None for matplotlib's, which are smaller in a narrow figure."""
     title: str | None = None
     """None names algorithms and environments; an empty text leaves the title out."""
     x_label: str | None = None
@@ -34,28 +60,76 @@ class FigureOptions:
     """Pairs of a group's name and the one that the legend shows instead."""
     order: Sequence[str] = ()
     """Names, as the legend shows them, of the groups that come first."""
+    legend_place: LegendPlace | None = None
+    """"below", "above" or to the "right" of the axes, "inside" them, or "none"; None has it below, if it has room."""
+    legend_columns: int | None = None
+    """None for as many as have room."""
+    note: bool = True
+    """Whether the legend says which statistic of how many runs is drawn."""
+    counts: bool = True
+    """Whether the note, or the legend where groups differ in it, says the number of runs."""
+    training: bool = True
+    """Whether the returns of training are drawn beside those of evaluations."""
 
     def __post_init__(self) -> None:
-        """Check the size and the names."""
+        """Check sizes, legend and names."""
         if self.size is not None and not all(math.isfinite(length) and length > 0 for length in self.size):
             raise ValueError(f"size must be a width and a height in inches, above 0, got {self.size}")
+        if self.font_size is not None and not (math.isfinite(self.font_size) and self.font_size > 0):
+            raise ValueError(f"font_size must be a number of points, above 0, got {self.font_size}")
+        if self.legend_columns is not None and self.legend_columns < 1:
+            raise ValueError(f"legend_columns must be at least 1, got {self.legend_columns}")
+        if self.legend_place is not None and self.legend_place not in get_args(LegendPlace):
+            raise ValueError(
+                f"legend_place must be one of {', '.join(get_args(LegendPlace))}, got {self.legend_place!r}"
+            )
         if isinstance(self.order, str):
             raise ValueError(f"order must be a list of names, got the text {self.order!r}; write [{self.order!r}]")
         if len(set(self.names.values())) < len(self.names):
             raise ValueError(f"names must differ, got {', '.join(map(repr, self.names.values()))}")
 
     @property
-    def text_scale(self) -> float:
-        """Size of texts relative to the usual, which is smaller in a figure of a column's width."""
-        return 1.0 if self.size is None else min(1.0, max(_SMALLEST_SCALE, self.size[0] / _WIDTH_OF_USUAL_TEXTS))
+    def is_narrow(self) -> bool:
+        """Whether the figure has the width of a paper's column, in which texts of the legend are short."""
+        return self.size is not None and self.size[0] < _NARROW
 
     @contextmanager
-    def texts(self) -> Iterator[None]:
-        """Make matplotlib write texts of that size in a context."""
-        from matplotlib import rc_context
+    def applied(self) -> Iterator[None]:
+        """Set matplotlib's sizes of texts, lines and markers to those of the figure in a context."""
+        from matplotlib import rc_context, rcParams
 
-        with rc_context({"font.size": self.text_scale * USUAL_POINTS}):
+        texts, lines = self._scale(_SMALLEST_TEXTS), self._scale(_THINNEST_LINES)
+        # Matplotlib's types name every parameter.
+        sizes: dict[Any, Any] = {
+            "font.size": _chosen("font.size", rcParams["font.size"] * texts),
+            "lines.linewidth": _chosen("lines.linewidth", _LINE_WIDTH * lines),
+            "lines.markersize": _chosen("lines.markersize", _MARKER_SIZE * lines),
+        }
+        sizes |= {name: _chosen(name, usual) for name, usual in _SIZES_OF_TEXTS.items()}
+        sizes["legend.title_fontsize"] = _chosen("legend.title_fontsize", sizes["legend.fontsize"])
+        if self.font_size is not None:
+            sizes |= {"font.size": self.font_size} | dict.fromkeys(_SIZES_OF_TEXTS, "medium")
+        with rc_context(sizes):
             yield
+
+    def shared_beginning(self, names: Iterable[str]) -> str:
+        """Return the algorithm that the names of all groups begin with, for which a narrow figure has no room.
+
+        Args:
+            names: as they are shown; those that a user has chosen are not shortened.
+
+        Returns:
+            ``"DQN + "`` for "DQN + PERBuffer" and "DQN + ReplayBuffer", and an empty text for names without that.
+        """
+        names = list(names)
+        beginnings = {name.partition(_JOINT)[0] if _JOINT in name else None for name in names}
+        if not self.is_narrow or len(names) < 2 or len(beginnings) > 1 or set(names) & set(self.names.values()):
+            return ""
+        beginning = beginnings.pop()
+        return "" if beginning is None else f"{beginning}{_JOINT}"
+
+    def _scale(self, least: float) -> float:
+        return 1.0 if self.size is None else min(1.0, max(least, self.size[0] / _WIDTH_OF_USUAL_SIZES))
 
     def arranged(self, groups: Sequence[Group]) -> list[Group]:
         """Return groups with the names that are shown, in the order in which they are shown.
@@ -84,6 +158,14 @@ class FigureOptions:
         _refuse_unknown("order", self.order, list(shown.values()))
         ranks = {name: rank for rank, name in enumerate(self.order)}
         return dict(sorted(shown.items(), key=lambda pair: ranks.get(pair[1], len(ranks))))
+
+
+def _chosen(name: str, usual: Any) -> Any:
+    """Return a parameter of matplotlib where the user has changed it, and the usual of these figures otherwise."""
+    from matplotlib import rcParams, rcParamsDefault
+
+    current, default = cast("dict[str, Any]", rcParams)[name], cast("dict[str, Any]", rcParamsDefault)[name]
+    return current if current != default else usual
 
 
 def _refuse_unknown(option: str, given: Iterable[str], known: Sequence[str]) -> None:

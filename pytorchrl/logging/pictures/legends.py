@@ -1,26 +1,40 @@
-"""Legends outside the axes, where they hide no curve."""
+"""Legends outside the axes, where they hide no curve, in as many columns as have room."""
 
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pytorchrl.logging.pictures.figure_options import FigureOptions, LegendPlace
+from pytorchrl.logging.pictures.label_fitting import WIDTH_OF_A_CHARACTER, characters_in, points_of
 from pytorchrl.logging.pictures.styles import LineStyle, in_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend as Drawn
 
 _MOST_BELOW = 6
-_CHARACTERS_BELOW = 95
-"""Characters that fit in a row below axes of ``_USUAL_WIDTH``."""
-_USUAL_WIDTH = 8.0
-"""Inches."""
 _CHARACTERS_BESIDE = 44
 """Characters of a line to the right of the axes."""
-_CHARACTERS_OF_A_LINE = 8
-"""Width of an entry's line and the space around it, in characters."""
-_INCHES_PER_CHARACTER = 0.078
-_INCHES_PER_LINE = 0.21
+_SHARE_BESIDE = 0.35
+"""Share of the width of a figure of a given size that a legend beside the axes has."""
+_LENGTH_OF_A_LINE = 3.5
+"""Of an entry's line and the space around it, relative to the size of the font."""
+_LOCATIONS = {
+    "below": "outside lower center",
+    "above": "outside upper center",
+    "right": "outside right upper",
+    "inside": "best",
+}
+_COMPACT = {
+    "borderaxespad": 0.3,
+    "borderpad": 0.1,
+    "columnspacing": 1.0,
+    "handlelength": 1.5,
+    "handletextpad": 0.5,
+    "labelspacing": 0.3,
+}
+"""Spaces in the legend of a figure of a given size, relative to the size of the font."""
 
 
 @dataclass(frozen=True)
@@ -31,40 +45,64 @@ class Entry:
     color: str
     line_style: LineStyle = "-"
     marker: str = ""
-    line_width: float = 1.8
+    line_width: float = 1.0
+    """Relative to the usual."""
 
 
 @dataclass(frozen=True)
 class Legend:
-    """A legend below the axes, or to the right of them where there are many entries."""
+    """A legend below the axes, or to the right of them where there are many entries, unless its place is chosen.
+
+    Its texts, lines and markers have the sizes of ``matplotlib.rcParams`` when it is drawn.
+    """
 
     entries: Sequence[Entry]
-    caption: str = ""
-    width: float = _USUAL_WIDTH
-    """Of the figure without a legend beside it, in inches."""
+    caption: str
+    options: FigureOptions
 
     @property
-    def is_below(self) -> bool:
-        """Whether it lies below the axes."""
-        return len(self.entries) <= _MOST_BELOW
-
-    @property
-    def columns(self) -> int:
-        """Number of columns of entries."""
-        if not self.is_below:
-            return 1
-        return max(1, min(len(self.entries), self._room // (self._longest() + _CHARACTERS_OF_A_LINE)))
+    def place(self) -> LegendPlace:
+        """Where the legend lies."""
+        if not self.entries and not self.caption:
+            return "none"
+        if self.options.legend_place is not None:
+            return self.options.legend_place
+        return "below" if len(self.entries) <= _MOST_BELOW or self.options.is_narrow else "right"
 
     def size_with(self, width: float, height: float) -> tuple[float, float]:
         """Return the size in inches of a figure with axes of this size and the legend."""
-        lines = sum(entry.label.count("\n") + 1 for entry in self._wrapped())
-        if self.is_below:
-            return width, height + _INCHES_PER_LINE * (-(-lines // self.columns) + 1)
-        wide = max(self._longest() + _CHARACTERS_OF_A_LINE, min(len(self.caption), _CHARACTERS_BESIDE))
-        return width + _INCHES_PER_CHARACTER * wide, max(height, _INCHES_PER_LINE * (lines + 3))
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        if self.place in ("inside", "none"):
+            return width, height
+        figure = Figure(figsize=(width, height))
+        FigureCanvasAgg(figure)
+        wide, high = _extent(figure, self._drawn_in(figure, loc="center"))
+        if self.place == "right":
+            return width + wide, max(height, high)
+        return width, height + high
 
     def add_to(self, figure: "Figure") -> None:
-        """Draw the legend."""
+        """Draw the legend; one inside the axes belongs to the first ones."""
+        if self.place != "none":
+            self._drawn_in(figure, loc=_LOCATIONS[self.place])
+
+    def _drawn_in(self, figure: "Figure", loc: str) -> "Drawn":
+        """Draw the legend with as many columns as have room in the width of the figure, or of the axes."""
+        if self.options.legend_columns is not None:
+            return self._drawn(figure, loc, self.options.legend_columns)
+        # A legend inside the axes hides the least if it is narrow.
+        most = 1 if self.place in ("right", "inside") else max(1, len(self.entries))
+        for columns in range(most, 1, -1):
+            drawn = self._drawn(figure, loc, columns)
+            if _extent(figure, drawn)[0] <= figure.get_figwidth() and _is_even(len(self.entries), columns):
+                return drawn
+            drawn.remove()
+        return self._drawn(figure, loc, 1)
+
+    def _drawn(self, figure: "Figure", loc: str, columns: int) -> "Drawn":
+        from matplotlib import rcParams
         from matplotlib.lines import Line2D
 
         lines = [
@@ -73,32 +111,44 @@ class Legend:
                 color=entry.color,
                 linestyle=entry.line_style,
                 marker=entry.marker,
-                markersize=5,
-                linewidth=entry.line_width,
+                markersize=1.25 * rcParams["lines.markersize"],
+                linewidth=entry.line_width * rcParams["lines.linewidth"],
             )
             for entry in self.entries
         ]
-        place: dict[str, Any] = {"loc": "outside lower center" if self.is_below else "outside right upper"}
-        caption = textwrap.fill(self.caption, self._room if self.is_below else _CHARACTERS_BESIDE)
-        labels = [entry.label for entry in self._wrapped()]
+        room = self._room(figure.get_figwidth())
+        labels = [entry.label for entry in self._wrapped(room)]
+        caption = textwrap.fill(self.caption, room)
         # Matplotlib leaves out what has a label that begins with an underscore; the texts are set afterwards.
-        legend = figure.legend(
-            lines, ["-"] * len(labels), ncols=self.columns, title=in_figure(caption) or None, frameon=False, **place
-        )
+        place: dict[str, Any] = {"loc": loc, "ncols": columns, "title": in_figure(caption) or None, "frameon": False}
+        if self.options.size is not None:
+            place |= _COMPACT
+        owner: Any = figure.axes[0] if self.place == "inside" and figure.axes else figure
+        legend: Drawn = owner.legend(lines, ["-"] * len(labels), **place)
         for text, label in zip(legend.get_texts(), labels, strict=True):
             text.set_text(in_figure(label))
-        for text in (*legend.get_texts(), legend.get_title()):
-            text.set_fontsize("small")
         legend.get_title().set_color("#555555")
+        return legend
 
-    def _wrapped(self) -> list[Entry]:
-        width = max(1, self._room - _CHARACTERS_OF_A_LINE) if self.is_below else _CHARACTERS_BESIDE
+    def _room(self, width: float) -> int:
+        """Return how many characters of a figure of a width a line of the legend has."""
+        points = points_of("legend.fontsize")
+        if self.place == "right":
+            return _CHARACTERS_BESIDE if self.options.size is None else characters_in(_SHARE_BESIDE * width, points)
+        return characters_in(width, points)
+
+    def _wrapped(self, room: int) -> list[Entry]:
+        width = room if self.place == "right" else max(1, int(room - _LENGTH_OF_A_LINE / WIDTH_OF_A_CHARACTER))
         return [replace(entry, label=textwrap.fill(entry.label, width)) for entry in self.entries]
 
-    @property
-    def _room(self) -> int:
-        """Characters that fit in a row below the axes."""
-        return round(_CHARACTERS_BELOW * self.width / _USUAL_WIDTH)
 
-    def _longest(self) -> int:
-        return max((len(line) for entry in self._wrapped() for line in entry.label.splitlines()), default=0)
+def _extent(figure: "Figure", legend: "Drawn") -> tuple[float, float]:
+    """Return the width and the height in inches."""
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    box = legend.get_window_extent(renderer)
+    return box.width / figure.dpi, box.height / figure.dpi
+
+
+def _is_even(entries: int, columns: int) -> bool:
+    """Whether fewer columns would need more rows."""
+    return -(-entries // columns) < -(-entries // (columns - 1))

@@ -2,16 +2,26 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytorchrl.logging.bands import Band, band_of
 from pytorchrl.logging.bootstrap import StatisticName
-from pytorchrl.logging.curves import NOTHING, TRAINING, Curve, Run, XAxis
+from pytorchrl.logging.curves import NOTHING, Curve, Run, XAxis
 from pytorchrl.logging.groups import Group, environments, title, unit
-from pytorchrl.logging.pictures.figure_options import USUAL_POINTS, FigureOptions
-from pytorchrl.logging.pictures.legends import Entry, Legend
-from pytorchrl.logging.pictures.styles import DISTINCT_COLORS, GroupStyle, LineStyle, in_figure, style_for
+from pytorchrl.logging.pictures.curve_styles import (
+    OF_EVALUATIONS,
+    Choice,
+    Measured,
+    Style,
+    are_many,
+    style_of_training,
+)
+from pytorchrl.logging.pictures.figure_options import FigureOptions
+from pytorchrl.logging.pictures.label_fitting import fit_labels, points_of
+from pytorchrl.logging.pictures.legend_texts import LegendTexts
+from pytorchrl.logging.pictures.legends import Legend
+from pytorchrl.logging.pictures.styles import GroupStyle, in_figure, style_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,53 +29,8 @@ if TYPE_CHECKING:
 
 _MOST_COLUMNS = 3
 _MOST_MARKERS = 60
-_GREY = "#555555"
-_STATISTICS = {"iqm": "interquartile mean", "median": "median", "mean": "mean"}
 _UNITS_OF_TIME = ((300.0, 1.0, "seconds"), (3 * 3600.0, 60.0, "minutes"), (math.inf, 3600.0, "hours"))
 """Largest number of seconds that a unit is used for, seconds of the unit, and its name."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The quantity that is drawn, and its axis."""
-
-    x: XAxis = "steps"
-    metric: str | None = None
-    """None for the returns of evaluations and training."""
-    statistic: StatisticName = "iqm"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The curves of a group's runs."""
-
-    name: str
-    runs: int
-    look: GroupStyle
-    evaluations: Sequence[Curve]
-    training: Sequence[Curve]
-
-
-@dataclass(frozen=True)
-class Style:
-    """How lines of a kind are drawn."""
-
-    line: LineStyle
-    width: float = 1.8
-    alpha: float = 1.0
-    has_band: bool = True
-    marked: bool = False
-    """Whether each point has a marker, if there are few points."""
-    order: int = 3
-    """Lines of a larger number cover those of a smaller one."""
-
-
-_OF_EVALUATIONS = Style("-", marked=True)
-_OF_TRAINING = Style("-")
-"""Of a figure without evaluations."""
-_OF_TRAINING_ALONE = Style("--")
-"""Of a group without evaluations, where other groups have some."""
-_OF_TRAINING_BESIDE = Style("--", width=1.2, alpha=0.65, has_band=False, order=2)
 
 
 def draw_groups(groups: Sequence[Group], choice: Choice, options: FigureOptions | None = None) -> "Figure":
@@ -75,7 +40,7 @@ def draw_groups(groups: Sequence[Group], choice: Choice, options: FigureOptions 
         ValueError: the runs have not measured the quantity over that axis.
     """
     options = options or FigureOptions()
-    with options.texts():
+    with options.applied():
         return _figure_of(groups, choice, options)
 
 
@@ -86,21 +51,19 @@ def _figure_of(groups: Sequence[Group], choice: Choice, options: FigureOptions) 
 
     seconds, x_label = _time_unit(groups) if choice.x == "seconds" else (1.0, _x_label(groups, choice.x))
     panels = curves_of_groups(groups, choice, seconds)
-    has_evaluations = any(measured.evaluations for panel in panels.values() for measured in panel)
     columns = min(_MOST_COLUMNS, math.ceil(math.sqrt(len(panels))))
     rows = math.ceil(len(panels) / columns)
     size = options.size or ((8.0, 4.5) if len(panels) == 1 else (4.4 * columns, 3.4 * rows))
-    entries, caption = _entries(list(panels.values()), choice), _caption(list(panels.values()), choice.statistic)
-    legend = Legend(entries, caption, width=size[0] / options.text_scale)
+    texts = LegendTexts(list(panels.values()), choice, options)
+    legend = Legend(texts.entries(), texts.caption(), options)
     figure = Figure(figsize=options.size or legend.size_with(*size), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     grid = list(figure.subplots(rows, columns, squeeze=False).flat)
     heading = title(groups) if options.title is None else options.title
     for number, (axes, (env, panel)) in enumerate(zip(grid, panels.items(), strict=False)):
         for measured in panel:
-            _draw(axes, measured, panel, choice.statistic, only_training=not has_evaluations)
+            _draw(axes, measured, panel, choice.statistic, texts)
         _style_axes(axes, heading if len(panels) == 1 else env or "unknown environment", choice.x)
-        axes.tick_params(labelsize=options.text_scale * USUAL_POINTS)
         if number + columns >= len(panels):
             axes.set_xlabel(in_figure(x_label if options.x_label is None else options.x_label))
         if number % columns == 0:
@@ -109,8 +72,10 @@ def _figure_of(groups: Sequence[Group], choice: Choice, options: FigureOptions) 
     for axes in grid[len(panels) :]:
         axes.remove()
     if len(panels) > 1 and options.title:
-        figure.suptitle(in_figure(options.title), fontsize="medium")
+        figure.suptitle(in_figure(options.title))
     legend.add_to(figure)
+    if options.size is not None or options.font_size is not None:
+        fit_labels(figure)
     return figure
 
 
@@ -145,42 +110,31 @@ def _measured(group: Group, look: GroupStyle, choice: Choice, unit_of_x: float) 
 def _curves(run: Run, choice: Choice) -> tuple[Curve, Curve]:
     """Return the curves of evaluations and of training."""
     if choice.metric is None:
-        return run.evaluations(choice.x), run.training(choice.x)
+        evaluations = run.evaluations(choice.x)
+        return evaluations, NOTHING if len(evaluations) and not choice.training else run.training(choice.x)
     if choice.metric.startswith("test/"):
         return run.curve(choice.metric, choice.x), NOTHING
     return NOTHING, run.smoothed(choice.metric, choice.x)
 
 
 def _draw(
-    axes: "Axes", measured: Measured, panel: Sequence[Measured], statistic: StatisticName, *, only_training: bool
+    axes: "Axes", measured: Measured, panel: Sequence[Measured], statistic: StatisticName, texts: LegendTexts
 ) -> None:
-    style = _style_of_training(measured, panel, only_training=only_training)
-    for curves, kind in ((measured.training, style), (measured.evaluations, _OF_EVALUATIONS)):
+    training = style_of_training(measured, panel, only_training=texts.only_training)
+    for curves, kind in ((measured.training, training), (measured.evaluations, OF_EVALUATIONS)):
         if curves and kind is not None:
-            kind = replace(kind, has_band=kind.has_band and not _are_many(panel))
-            _draw_lines(axes, curves, measured.look, kind, statistic)
-
-
-def _are_many(panel: Sequence[Measured]) -> bool:
-    """Whether a panel has too many groups for more than one line per group."""
-    return len(panel) > DISTINCT_COLORS
-
-
-def _style_of_training(measured: Measured, panel: Sequence[Measured], *, only_training: bool) -> Style | None:
-    """Return the style of training curves; None where there are none, or where they would hide evaluations."""
-    if not measured.training or (measured.evaluations and _are_many(panel)):
-        return None
-    if only_training:
-        return _OF_TRAINING
-    return _OF_TRAINING_BESIDE if measured.evaluations else _OF_TRAINING_ALONE
+            kind = replace(kind, has_band=kind.has_band and not are_many(panel))
+            _draw_lines(axes, curves, measured.look, kind, statistic, texts.label_of(measured, kind))
 
 
 def _draw_lines(
-    axes: "Axes", curves: Sequence[Curve], look: GroupStyle, style: Style, statistic: StatisticName
+    axes: "Axes", curves: Sequence[Curve], look: GroupStyle, style: Style, statistic: StatisticName, label: str
 ) -> None:
+    from matplotlib import rcParams
+
     together = band_of(curves, statistic)
     lines: Sequence[Curve | Band] = curves if together is None else [together]
-    for line in lines:
+    for number, line in enumerate(lines):
         is_measured = all(len(curve) == len(line) for curve in curves) or together is None
         # A single point is no line: it needs a marker to be seen.
         every_point = len(line) == 1 or (style.marked and is_measured and len(line) <= _MOST_MARKERS)
@@ -189,53 +143,17 @@ def _draw_lines(
             line.values,
             color=look.color,
             linestyle=style.line,
-            linewidth=style.width,
+            linewidth=style.width * rcParams["lines.linewidth"],
             alpha=style.alpha,
             marker=look.marker if every_point or look.is_repeated else "",
-            markersize=4,
             markevery=1 if every_point else max(1, len(line) // 8),
             zorder=style.order,
+            # A second legend, of the axes, names each group once, as matplotlib leaves out an underscore.
+            label=in_figure(label) if label and number == 0 else "_nolegend_",
         )
     if isinstance(lines[0], Band) and len(curves) > 1 and style.has_band:
         band = lines[0]
         axes.fill_between(band.x, band.low, band.high, color=look.color, alpha=0.16, linewidth=0, zorder=1)
-
-
-def _entries(panels: Sequence[Sequence[Measured]], choice: Choice) -> list[Entry]:
-    """Return legend entries: a colour for each group, and a line style for each kind of curve."""
-    by_name: dict[str, list[Measured]] = {}
-    for panel in panels:
-        for measured in panel:
-            by_name.setdefault(measured.name, []).append(measured)
-    only_training = not any(measured.evaluations for panel in panels for measured in panel)
-    color = _GREY if len(by_name) > 1 else panels[0][0].look.color
-    kinds = []
-    if not only_training:
-        kinds.append(Entry("evaluation (greedy)", color, _OF_EVALUATIONS.line, line_width=_OF_EVALUATIONS.width))
-    styles = (_style_of_training(one, panel, only_training=only_training) for panel in panels for one in panel)
-    if style := next(filter(None, styles), None):
-        name = "training (exploring), smoothed" if choice.metric in (None, TRAINING) else "during training, smoothed"
-        kinds.append(Entry(name, color, style.line, line_width=style.width))
-    return kinds if len(by_name) == 1 else [*map(_entry_of_group, by_name.items()), *kinds]
-
-
-def _entry_of_group(named: tuple[str, Sequence[Measured]]) -> Entry:
-    """Return the entry of a group: its name, and its number of runs in each environment."""
-    name, group = named
-    fewest, most = (function(measured.runs for measured in group) for function in (min, max))
-    count = f" ({most} runs)" if fewest == most else f" ({fewest} to {most} runs)"
-    look = group[0].look
-    return Entry(name + count if most > 1 else name, look.color, marker=look.marker if look.is_repeated else "")
-
-
-def _caption(panels: Sequence[Sequence[Measured]], statistic: StatisticName) -> str:
-    everything = [measured for panel in panels for measured in panel]
-    most = max(measured.runs for measured in everything)
-    if most == 1:
-        return ""
-    of = f"{most} runs" if len({measured.name for measured in everything}) == 1 else "the runs"
-    interval = "" if all(map(_are_many, panels)) else ", with its 95% bootstrap interval"
-    return f"{_STATISTICS[statistic]} of {of}{interval}"
 
 
 def _time_unit(groups: Sequence[Group]) -> tuple[float, str]:
@@ -253,7 +171,10 @@ def _x_label(groups: Sequence[Group], x: XAxis) -> str:
 def _style_axes(axes: "Axes", heading: str, x: XAxis) -> None:
     from matplotlib.ticker import EngFormatter, StrMethodFormatter
 
-    axes.set_title(in_figure(heading), wrap=True, fontsize="medium")
+    axes.set_title(in_figure(heading), wrap=True)
+    # Ticks are made when they are drawn, when matplotlib's parameters may be others.
+    for name in ("xtick", "ytick"):
+        axes.tick_params(axis=name[0], labelsize=points_of(f"{name}.labelsize"))  # type: ignore[arg-type]
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}") if x == "seconds" else EngFormatter(sep=""))
     large = max(map(abs, axes.get_ylim())) >= 10_000

@@ -2,18 +2,20 @@
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytorchrl.logging.bootstrap import STATISTICS, StatisticName
-from pytorchrl.logging.curves import Run, XAxis
-from pytorchrl.logging.groups import Group, environments, grouped
+from pytorchrl.logging.curves import XAxis
+from pytorchrl.logging.groups import Group, environments
+from pytorchrl.logging.pictures.curve_styles import Choice
 from pytorchrl.logging.pictures.curve_table import curves_as_csv
 from pytorchrl.logging.pictures.figure_options import FigureOptions
-from pytorchrl.logging.pictures.panels import Choice, draw_groups
-from pytorchrl.logging.run_search import read_runs
+from pytorchrl.logging.pictures.panels import draw_groups
+from pytorchrl.logging.run_search import read_groups
 from storages.files import replacing
 
 if TYPE_CHECKING:
@@ -22,11 +24,12 @@ if TYPE_CHECKING:
 
 PICTURES = (".png", ".svg", ".pdf")
 _FORMATS = (*PICTURES, ".csv")
+Paths: TypeAlias = Iterable[str | os.PathLike[str]]
 _X_AXES = ("steps", "seconds", "episodes")
 
 
 def plot_runs(
-    paths: Iterable[str | os.PathLike[str]],
+    paths: Paths | Mapping[str, Paths],
     output: str | os.PathLike[str],
     *,
     x: XAxis = "steps",
@@ -41,12 +44,13 @@ def plot_runs(
     shortest run, with its 95% bootstrap interval. :func:`curve_axes` returns the axes instead.
 
     Args:
-        paths: run folders, and folders with runs below them.
+        paths: run folders, and folders with runs below them, which are grouped where they differ only in their seed; or
+            such lists by names of your own.
         output: the file, which ends in ``.png``, ``.svg``, ``.pdf`` or ``.csv``.
         x: "steps", "seconds" of training or "episodes" of training.
         metric: any number that runs log; the returns of evaluations and of training where left out.
         statistic: over the runs of a group: "iqm", "median" or "mean".
-        options: size, labels, legend names and order.
+        options: size, fonts, labels, legend, names and order.
 
     Returns:
         ``output``.
@@ -56,12 +60,12 @@ def plot_runs(
         ValueError: a run that was named has not measured what is to be drawn, or an argument is not possible, such as
             a single path instead of a list.
     """
-    runs, _ = read_runs(paths, metric)
-    return draw_runs(runs, Path(output), Choice(x, metric, statistic), options)
+    groups, _ = read_groups(paths, metric)
+    return draw_runs(groups, Path(output), Choice(x, metric, statistic), options)
 
 
 def curve_axes(
-    paths: Iterable[str | os.PathLike[str]],
+    paths: Paths | Mapping[str, Paths],
     *,
     x: XAxis = "steps",
     metric: str | None = None,
@@ -70,12 +74,15 @@ def curve_axes(
 ) -> dict[str, "Axes"]:
     """Draw the learning curves of some runs, and return matplotlib's axes to go on with.
 
+    The lines have the labels of the legend, which belongs to the figure: ``legend_place="none"`` leaves it out, and
+    ``axes.legend()`` makes one of your own.
+
     Args:
         paths: as for :func:`plot_runs`, like those that follow.
         x: the axis.
         metric: what is drawn.
         statistic: over the runs of a group.
-        options: size, labels, legend names and order.
+        options: size, fonts, labels, legend, names and order.
 
     Returns:
         The axes of each environment by its id; their ``figure`` is matplotlib's as well.
@@ -84,9 +91,9 @@ def curve_axes(
         FileNotFoundError: a path does not exist, or there is no run.
         ValueError: as :func:`plot_runs`.
     """
-    runs, _ = read_runs(paths, metric)
     choice = Choice(x, metric, statistic)
-    groups = _arranged(runs, choice, options)
+    groups, _ = read_groups(paths, metric)
+    groups, choice = _arranged(groups, choice, options)
     return dict(zip(environments(groups), draw_groups(groups, choice, options).axes, strict=True))
 
 
@@ -109,21 +116,26 @@ def warn_if_unwritten(output: Path) -> Iterator[None]:
         )
 
 
-def draw_runs(runs: Sequence[Run], output: Path, choice: Choice, options: FigureOptions | None = None) -> Path:
-    """Draw runs that have been read; see :func:`plot_runs`."""
+def draw_runs(groups: Sequence[Group], output: Path, choice: Choice, options: FigureOptions | None = None) -> Path:
+    """Draw groups of runs that have been read; see :func:`plot_runs`."""
     refuse_other_formats(output)
-    groups = _arranged(runs, choice, options)
+    groups, choice = _arranged(groups, choice, options)
     if output.suffix.lower() == ".csv":
         return save_text(curves_as_csv(groups, choice), output)
     return save_figure(draw_groups(groups, choice, options), output)
 
 
-def _arranged(runs: Sequence[Run], choice: Choice, options: FigureOptions | None) -> list[Group]:
-    """Group runs, in the order and with the names of the figure, and check the choice."""
+def _arranged(groups: Sequence[Group], choice: Choice, options: FigureOptions | None) -> tuple[list[Group], Choice]:
+    """Return groups in the order and with the names of the figure, and the choice, which is checked."""
     for name, value, values in (("x", choice.x, _X_AXES), ("statistic", choice.statistic, tuple(STATISTICS))):
         if value not in values:
             raise ValueError(f"plot_runs: {name} must be one of {', '.join(values)}, got {value!r}")
-    return (options or FigureOptions()).arranged(grouped(runs))
+    if not groups:
+        raise ValueError(
+            "plot_runs: there is no group of runs; give a list of runs, or lists by name: {'mine': ['runs']}"
+        )
+    options = options or FigureOptions()
+    return options.arranged(groups), replace(choice, training=choice.training and options.training)
 
 
 def refuse_other_formats(output: Path) -> None:

@@ -11,6 +11,7 @@ from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.sequence_settings import Episodes, MultiStepRows, Sequences
 from storages.transition import (
+    ACT,
     BATCH_SIZES,
     BURN_IN,
     DISCOUNT,
@@ -141,7 +142,7 @@ class SequenceWindow(Window):
         batch[WINDOW] = np.ascontiguousarray(lengths.reshape(*shape, 1)[learnt])
         first = {RHS: steps.transitions[burn_in]}
         if burn_in:
-            batch[BURN_IN] = {key: _cut(parts[key], slice(0, burn_in)) for key in (OBS, DONE)}
+            batch[BURN_IN] = {key: _cut(parts[key], slice(0, burn_in)) for key in (OBS, DONE, ACT)}
             batch[BURN_IN][MASK] = np.ascontiguousarray(steps.real[:burn_in, :, None])
             first[BURN_IN] = steps.transitions[0]
         if shape[0] > learnt.stop:

@@ -100,6 +100,12 @@ def test_names_order_and_size_are_options_of_figures_and_tables(
     assert "Probability of improvement over ours" in printed
     assert matplotlib.image.imread(tmp_path / "intervals.png").shape[:2] == (450, 600)
     assert (tmp_path / "profile.pdf").read_bytes().startswith(b"%PDF")
+    legend = ["--font-size", "7", "--legend-columns", "1", "--legend-place", "above", "--no-note", "--no-counts"]
+    command(monkeypatch, "plot", "runs", "-o", "legend.png", *look, *legend, "--no-training")
+    command(monkeypatch, "plot", "runs", "-o", "usual.png", *look)
+    assert (tmp_path / "legend.png").read_bytes() != (tmp_path / "usual.png").read_bytes()
+    command(monkeypatch, "compare", "runs", "-o", "table.tex", *look)
+    assert "\n    ours & 3 & 302.0 & " in (tmp_path / "table.tex").read_text()
 
 
 def test_reference_returns_are_given_for_each_environment(
@@ -124,7 +130,7 @@ def test_reference_returns_are_given_for_each_environment(
         ),
         (
             ("compare", "runs", "-o", "table.txt"),
-            "error: a comparison is written to a file that ends in .md, .csv, .png, .svg, .pdf, got table.txt",
+            "error: a comparison is written to a file that ends in .md, .tex, .csv, .png, .svg, .pdf, got table.txt",
         ),
         (
             ("compare", "runs", "--picture", "a.jpg"),

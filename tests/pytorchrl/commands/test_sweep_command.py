@@ -11,6 +11,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
+from pytorchrl.commands.sweeps import trials
 from tests.support.profiles import FULL
 
 ARGUMENTS = ["--algorithm", "dqn", "--env", "CartPole-v1", "--no-preset", "--actor.hidden-sizes", "8"]
@@ -112,3 +113,35 @@ def test_a_run_that_fails_is_counted_and_its_output_kept(
         command(monkeypatch, *ARGUMENTS, "--steps", "50", "--vary", "algorithm.gamma", "0.9")
     assert "1 of 1: runs/sweep-DQN-CartPole-v1/algorithm.gamma=0.9/seed-1: failed" in capfd.readouterr().out
     assert "algorithm.gamma: 0.9 here, 0.99 in the checkpoint" in (folder / "output.txt").read_text()
+
+
+def files_of(folder: Path) -> dict[Path, int]:
+    """The files of runs but their locks, with the times of their last changes."""
+    files = [path for path in folder.rglob("*") if "seed-" in str(path) and path.name != "lock"]
+    return {path: path.stat().st_mtime_ns for path in files}
+
+
+@pytest.mark.long
+def test_a_continued_sweep_starts_no_process_for_runs_that_have_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = [*ARGUMENTS, "--steps", "100", "--log-to", "tensorboard", "--vary", "algorithm.gamma", "0.9"]
+    command(monkeypatch, *arguments)
+    before = files_of(tmp_path / "runs")
+    started: list[list[str]] = []
+    start = subprocess.Popen
+
+    def popen(arguments: list[str], **options: object) -> object:
+        started.append(arguments)
+        return start(arguments, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(trials.subprocess, "Popen", popen)
+    command(monkeypatch, *arguments, "0.99")
+    assert [one[one.index("--log-dir") + 1] for one in started] == ["runs/sweep-DQN-CartPole-v1/algorithm.gamma=0.99"]
+    assert before.items() <= files_of(tmp_path / "runs").items()
+    printed = capfd.readouterr().out
+    assert "of 2: runs/sweep-DQN-CartPole-v1/algorithm.gamma=0.9/seed-1: final return" in printed
+    # More steps are another target, to which each run goes on.
+    command(monkeypatch, *arguments, "--steps", "120")
+    assert len(started) == 2

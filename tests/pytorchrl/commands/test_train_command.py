@@ -10,7 +10,7 @@ import pytest
 import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.agent.algorithms import Algorithm
-from pytorchrl.commands.composition.described_run import described_run
+from pytorchrl.commands.composition.described_run import described_run, make_loggers
 from pytorchrl.commands.composition.description import merge_descriptions
 from pytorchrl.commands.composition.parts import TextError, make_parts, part_named, value_of
 from pytorchrl.commands.composition.presets import preset_of
@@ -102,10 +102,13 @@ def test_a_part_is_found_by_a_shorter_name(kind: type, name: str, cls: type) -> 
 
 
 NEEDED = {
-    **dict.fromkeys(("ACER", "ACERContinuous", "DecisionTransformer", "PCL", "UnifiedPCL"), "give it sequences="),
+    **dict.fromkeys(
+        ("ACER", "ACERContinuous", "DecisionTransformer", "PCL", "TDMPC2", "UnifiedPCL"), "give it sequences="
+    ),
     **dict.fromkeys(("AIRL", "AMP", "GAIL", "PPOD"), "give it sources="),
     "BehaviourCloning": "learns from a data set",
     "DAgger": "expert must be a function",
+    "DreamerV3": 'give the actor memory="gru"',
     "HyAR": "wrappers=['JoinActions'] joins",
     "R2D2": 'give it memory="lstm"',
     "Rainbow": "give the actor noisy=True",
@@ -133,7 +136,7 @@ def test_every_algorithm_is_composed_by_default_or_names_what_it_needs() -> None
         assert needed in errors[name]
 
 
-@pytest.mark.parametrize(("name", "num_envs"), [("Rainbow", 1), ("R2D2", 4)])
+@pytest.mark.parametrize(("name", "num_envs"), [("Rainbow", 1), ("R2D2", 4), ("DreamerV3", 4)])
 def test_presets_of_the_command_line_equal_the_small_ones_of_the_classes(name: str, num_envs: int) -> None:
     chosen = {"algorithm": {"name": name}, "env": {"name": "CartPole-v1"}}
     parts = make_parts(merge_descriptions(preset_of(name, "CartPole-v1")[0], chosen))
@@ -142,7 +145,8 @@ def test_presets_of_the_command_line_equal_the_small_ones_of_the_classes(name: s
         "test_every": 0
     }
     assert parts.actor == small["actor_factory"]
-    assert parts.storage.config == prl.PERBuffer.create_factory(**small["storage_factory"].hyper_parameters).config
+    storage = small["storage_factory"]
+    assert parts.storage.config == storage.cls.create_factory(**storage.hyper_parameters).config
     assert parts.envs.hyper_parameters["num_envs"] == num_envs
 
 
@@ -208,6 +212,60 @@ def test_train_runs_several_seeds_and_continues_them_with_more_steps(
     assert "seed-2: seed 2, 200 of 300 steps" in printed(capsys)
     returns = [record.get("test/return") for record in prl.read_metrics("runs/DQN-CartPole-v1/seed-2/metrics.jsonl")]
     assert len([value for value in returns if value is not None]) == 3
+
+
+def test_loggers_are_given_with_settings_as_callbacks_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--algorithm", "dqn", "--env", "CartPole-v1", "--log-to"]
+    described = described_run([*arguments, 'Wandb(project="paper", tags=["first", "long"])', "tensorboard"])
+    assert make_loggers(described.settings) == [prl.Wandb(project="paper", tags=("first", "long")), "tensorboard"]
+    command(monkeypatch, "train", *arguments, "TensorBoard()", "--no-preset", "--steps", "30", "--log-dir", "runs")
+    assert RunFolder("runs/seed-1").read_config()["log_to"] == [prl.TensorBoard().config]
+    assert list(Path("runs/seed-1/tensorboard").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        (
+            "wand",
+            r"unknown destination 'wand'; did you mean 'wandb'\? .* WANDB_PROJECT, WANDB_RUN_GROUP and WANDB_TAGS",
+        ),
+        ("LinearSchedule(1, 0)", r"unknown destination 'LinearSchedule\(1, 0\)' \(choose from wandb, tensorboard"),
+        ("wandb,tensorboard", r"unknown destination 'wandb,tensorboard'"),
+        ("Wandb(projet=1)", "projet"),
+    ],
+)
+def test_an_unknown_logger_is_refused_before_a_run_begins(text: str, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        described_run(["--algorithm", "dqn", "--env", "CartPole-v1", "--log-to", text])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("has_data", [False, True], ids=["environment", "data"])
+def test_runs_of_seeds_that_have_finished_are_not_opened_again(
+    has_data: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["train", "--algorithm", "dqn", "--env", "CartPole-v1", "--no-preset", "--actor.hidden-sizes", "8"]
+    arguments += ["--log-dir", "runs", "--log-to", "tensorboard", "--device", "cpu"]
+    if has_data:
+        recorded(tmp_path / "data.npz")
+        arguments += ["--data", "data.npz", "--online"]
+    command(monkeypatch, *arguments, "--steps", "60", "--seeds", "1")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs" / "seed-1").rglob("*")}
+    assert any("tfevents" in path.name for path in before)
+    capsys.readouterr()
+    command(monkeypatch, *arguments, "--steps", "60", "--seeds", "1", "2")
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs" / "seed-1").rglob("*")} == before
+    text = printed(capsys)
+    assert "runs/seed-1: seed 1 has finished" in text
+    assert "runs/seed-2: seed 2, 0 of 60 steps" in text
+    # Another composition is refused, as that of an unfinished run.
+    with pytest.raises(SystemExit, match=r"algorithm.gamma: 0.5 here, 0.99 in the checkpoint"):
+        command(monkeypatch, *arguments, "--steps", "60", "--seeds", "1", "--algorithm.gamma", "0.5")
 
 
 def test_callbacks_are_given_with_arguments_and_each_seed_has_its_own(

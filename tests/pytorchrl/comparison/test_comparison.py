@@ -3,18 +3,21 @@
 import csv
 import io
 import math
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pytorchrl as prl
+from pytorchrl.comparison.latex import as_latex
 from pytorchrl.comparison.pictures import performance_profile, thresholds
 from pytorchrl.comparison.references import reference_of
 from pytorchrl.comparison.tables import as_csv, as_markdown
 from tests.support.rliable_module import rliable_module
 from tests.support.run_folders import composition, evaluated_run, recorded_run
 
+RETURNS = [(0, 1.0), (100, 2.0)]
 FINALS = {"DQN": [10.0, 20.0, 30.0, 90.0], "PPO": [50.0, 60.0, 70.0, 80.0]}
 
 
@@ -265,6 +268,40 @@ def test_a_vertical_bar_in_a_name_is_escaped_in_markdown(tmp_path: Path) -> None
     two_groups(tmp_path)
     text = as_markdown(prl.compare_runs({"a|b": [tmp_path]}))
     assert r"| a\|b | 8 |" in text
+
+
+def test_a_latex_table_has_rules_of_booktabs_and_escaped_names(tmp_path: Path) -> None:
+    for name in ("50% & a_b", "[other]"):
+        evaluated_run(tmp_path / name, RETURNS)
+    comparison = prl.compare_runs({name: [tmp_path / name] for name in ("50% & a_b", "[other]")})
+    text = as_latex(comparison, "An answer.")
+    assert text.startswith("% Needs \\usepackage{booktabs} before the document.\n% An answer.\n% Scores: ")
+    assert text.count("\\begin{tabular}{lrrrr") == text.count("\\end{tabular}") == 2
+    assert text.count("\\toprule") == text.count("\\midrule") == text.count("\\bottomrule") == 2
+    rows = [line.strip() for line in text.splitlines() if line.endswith("\\\\")]
+    assert rows[1].startswith("50\\% \\& a\\_b & 1 & ")
+    assert rows[2].startswith("{}[other] & 1 & ")
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows[:3]} == {9}
+
+
+def test_settings_that_differ_and_that_no_name_tells_are_noted(tmp_path: Path) -> None:
+    for storage, n_step, alpha in (("PERBuffer", 1, 0.6), ("NStepReplayBuffer", 3, None)):
+        buffer = {"n_step": n_step, "size": 100} | ({} if alpha is None else {"alpha": alpha})
+        evaluated_run(tmp_path / storage, RETURNS, storage=storage, buffer=buffer)
+    (note,) = [note for note in prl.compare_runs([tmp_path]).notes if "also differ" in note]
+    assert note.endswith("also differ in settings that their names do not say: storage.n_step (3; 1).")
+    evaluated_run(tmp_path / "other", RETURNS, storage="PERBuffer", buffer={"n_step": 3, "size": 100, "alpha": 0.6})
+    told = prl.compare_runs([tmp_path / "other", tmp_path / "PERBuffer"])
+    assert {result.name for result in told.results} == {"DQN, n_step=1", "DQN, n_step=3"}
+    assert not [note for note in told.notes if "also differ" in note]
+
+
+def test_the_interquartile_mean_of_three_seeds_is_noted_to_be_their_mean(tmp_path: Path) -> None:
+    for seed in (1, 2, 3, 4):
+        evaluated_run(tmp_path / str(seed), RETURNS, seed=seed)
+    text = "The IQM of fewer than four seeds is their mean"
+    assert any(text in note for note in prl.compare_runs([tmp_path / str(seed) for seed in (1, 2, 3)]).notes)
+    assert not any(text in note for note in prl.compare_runs([tmp_path]).notes)
 
 
 def test_a_profile_is_the_share_of_runs_above_a_score_averaged_over_environments() -> None:

@@ -3,13 +3,16 @@
 import csv
 import math
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import matplotlib.image
 import pytest
 
 import pytorchrl as prl
+from pytorchrl.comparison.pictures import _intervals as intervals_of
 from pytorchrl.logging import plot_runs
 from tests.support.run_folders import composition, evaluated_run, recorded_run
 
@@ -45,7 +48,7 @@ def test_size_labels_names_and_order_are_those_given(runs: Path, tmp_path: Path)
     )
     (axes,) = prl.curve_axes([runs], options=options).values()
     assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == ("Balance", "frames", "score")
-    assert legend(axes) == ["PPO (2 runs)", "ours (2 runs)", "evaluation (greedy)"]
+    assert legend(axes) == ["PPO", "ours"]
     first, second = (line.get_ydata()[0] for line in axes.get_lines())
     assert first > second, "the first of the legend is drawn first"
     picture = plot_runs([runs], tmp_path / "small.png", options=options)
@@ -65,6 +68,158 @@ def test_the_legend_stays_within_a_figure_of_a_columns_width(runs: Path, size: t
     assert axes.get_window_extent(renderer).height > 0.25 * figure.bbox.height
 
 
+@pytest.fixture
+def four_groups(tmp_path: Path) -> Path:
+    """Three seeds of each of four groups with long names, with evaluations and training."""
+    for storage in ("PERBuffer", "NStepReplayBuffer"):
+        for n_step in (1, 3):
+            for seed in (1, 2, 3):
+                records = [
+                    {"steps": step, f"{kind}/return": step / 10 * n_step + seed}
+                    for step in range(0, 1000, 100)
+                    for kind in ("test", "train")
+                ]
+                config = composition(seed=seed, storage=storage, buffer={"n_step": n_step})
+                recorded_run(tmp_path / "four" / f"{storage}-{n_step}-{seed}", records, config)
+    return tmp_path / "four"
+
+
+def only_axes(runs: Path, **options: Any) -> Any:
+    (axes,) = prl.curve_axes([runs], options=prl.FigureOptions(**options)).values()
+    axes.figure.canvas.draw()
+    return axes
+
+
+def extent(artist: Any) -> Any:
+    return artist.get_window_extent(artist.get_figure().canvas.get_renderer())
+
+
+@pytest.mark.parametrize("size", [(3.3, 2.4), (7.0, 3.0)])
+def test_data_of_four_groups_have_half_the_height_and_no_text_is_cut(
+    four_groups: Path, size: tuple[float, float]
+) -> None:
+    axes = only_axes(four_groups, size=size, title="")
+    figure = axes.figure
+    assert extent(axes).height > 0.5 * figure.bbox.height
+    assert len({round(extent(text).x0) for text in figure.legends[0].get_texts()}) > 1, "several columns"
+    for artist in (axes.yaxis.label, axes.xaxis.label, *figure.legends[0].get_texts(), figure.legends[0].get_title()):
+        box = extent(artist)
+        assert (box.x0 >= 0, box.y0 >= 0) == (True, True), artist
+        assert (box.x1 <= figure.bbox.x1, box.y1 <= figure.bbox.y1) == (True, True), artist
+
+
+def test_lines_markers_and_texts_are_smaller_in_a_narrow_figure(four_groups: Path) -> None:
+    wide, narrow = only_axes(four_groups), only_axes(four_groups, size=(3.3, 2.4))
+    for line, thin in zip(wide.get_lines(), narrow.get_lines(), strict=True):
+        assert thin.get_linewidth() == pytest.approx(0.65 * line.get_linewidth())
+        assert thin.get_markersize() == pytest.approx(0.65 * line.get_markersize())
+    assert (wide.yaxis.label.get_fontsize(), narrow.yaxis.label.get_fontsize()) == (10, 7.5)
+    assert narrow.get_yticklabels()[0].get_fontsize() == 7.5
+    assert legend(narrow)[3:] == ["PERBuffer, n_step=3", "evaluation", "training"]
+
+
+def test_all_texts_have_the_size_that_is_chosen(four_groups: Path) -> None:
+    axes = only_axes(four_groups, size=(3.3, 2.4), font_size=6.5)
+    box = axes.figure.legends[0]
+    texts = (axes.title, axes.xaxis.label, *axes.get_xticklabels(), *axes.get_yticklabels(), *box.get_texts())
+    assert {text.get_fontsize() for text in (*texts, box.get_title())} == {6.5}
+
+
+def test_parameters_of_matplotlib_that_were_changed_are_used(four_groups: Path) -> None:
+    changed = {
+        "font.size": 9,
+        "lines.linewidth": 0.6,
+        "lines.markersize": 2.2,
+        "xtick.labelsize": 5,
+        "legend.fontsize": 4,
+    }
+    with mpl.rc_context(changed):  # type: ignore[arg-type]
+        axes = only_axes(four_groups, size=(3.3, 2.4))
+    assert axes.yaxis.label.get_fontsize() == 9
+    assert axes.get_xticklabels()[0].get_fontsize() == 5
+    assert {text.get_fontsize() for text in axes.figure.legends[0].get_texts()} == {4}
+    assert {round(line.get_linewidth(), 6) for line in axes.get_lines()} == {0.6, 0.4}
+    assert {line.get_markersize() for line in axes.get_lines()} == {2.2}
+
+
+def test_note_training_and_counts_can_be_left_out(four_groups: Path) -> None:
+    assert note(only_axes(four_groups)) == "interquartile mean of 3 runs, with its 95% bootstrap interval"
+    assert (
+        note(only_axes(four_groups, counts=False)) == "interquartile mean of the runs, with its 95% bootstrap interval"
+    )
+    assert note(only_axes(four_groups, note=False)) == ""
+    axes = only_axes(four_groups, training=False)
+    assert len(axes.get_lines()) == 4
+    assert len(legend(axes)) == 4
+    assert note(axes).startswith("evaluation (greedy): ")
+    evaluated_run(four_groups / "more", POINTS, storage="PERBuffer", buffer={"n_step": 1}, seed=9)
+    assert "DQN + PERBuffer, n_step=1 (4 runs)" in legend(only_axes(four_groups))
+    assert "DQN + PERBuffer, n_step=1" in legend(only_axes(four_groups, counts=False))
+
+
+def note(axes: Any) -> str:
+    return str(axes.figure.legends[0].get_title().get_text())
+
+
+def test_the_csv_file_has_no_training_where_it_is_not_drawn(four_groups: Path, tmp_path: Path) -> None:
+    options = prl.FigureOptions(training=False)
+    found = records(plot_runs([four_groups], tmp_path / "curves.csv", options=options))
+    assert {row["kind"] for row in found} == {"evaluation"}
+
+
+def test_columns_and_place_of_the_legend_can_be_chosen(four_groups: Path) -> None:
+    box = only_axes(four_groups, legend_columns=1).figure.legends[0]
+    assert len({round(extent(text).x0) for text in box.get_texts()}) == 1
+    above, right = (only_axes(four_groups, size=(7, 3), legend_place=place) for place in ("above", "right"))
+    assert extent(above.figure.legends[0]).y0 >= extent(above).y1
+    assert extent(right.figure.legends[0]).x0 >= extent(right).x1
+    inside = only_axes(four_groups, legend_place="inside")
+    assert not inside.figure.legends
+    assert len(inside.get_legend().get_texts()) == 6
+    assert not only_axes(four_groups, legend_place="none").figure.legends
+
+
+def test_lines_of_axes_have_the_labels_of_the_legend(four_groups: Path) -> None:
+    axes = only_axes(four_groups, legend_place="none")
+    expected = [f"DQN + {storage}, n_step={n}" for storage in ("NStepReplayBuffer", "PERBuffer") for n in (1, 3)]
+    assert sorted(text.get_text() for text in axes.legend().get_texts()) == expected
+    axes = only_axes(four_groups / "PERBuffer-1-1", legend_place="none")
+    labels = [text.get_text() for text in axes.legend().get_texts()]
+    assert labels == ["training (exploring), smoothed", "evaluation (greedy)"]
+
+
+def test_a_single_kind_of_curve_is_not_in_the_legend_of_several_groups(four_groups: Path) -> None:
+    (axes,) = prl.curve_axes([four_groups], metric="test/return").values()
+    assert len(legend(axes)) == 4
+    assert note(axes) == "evaluation (greedy): interquartile mean of 3 runs, with its 95% bootstrap interval"
+
+
+def test_curves_are_drawn_of_lists_by_names_of_ones_own(runs: Path, tmp_path: Path) -> None:
+    by_name = {"mine": [runs / "PPO-1", runs / "PPO-2"], "theirs": [runs / "DQN-1"]}
+    (axes,) = prl.curve_axes(by_name).values()
+    assert legend(axes) == ["mine (2 runs)", "theirs"]
+    found = records(plot_runs(by_name, tmp_path / "curves.csv"))
+    assert list(dict.fromkeys(row["group"] for row in found)) == ["mine", "theirs"]
+    with pytest.raises(ValueError, match="there is no group of runs"):
+        prl.curve_axes({})
+
+
+@pytest.mark.parametrize("size", [(3.3, 2.4), (7.0, 3.0)])
+def test_no_label_of_a_comparison_is_cut(four_groups: Path, size: tuple[float, float]) -> None:
+    options = prl.FigureOptions(size=size)
+    with options.applied():
+        figure: Any = intervals_of(prl.compare_runs([four_groups]), options)
+    figure.canvas.draw()
+    left, right = figure.axes
+    names = left.get_yticklabels()
+    for text in (*names, left.xaxis.label, right.xaxis.label):
+        box = extent(text)
+        assert (box.x0 >= 0, box.x1 <= figure.bbox.x1, box.y0 >= 0) == (True, True, True), text
+    assert extent(left.xaxis.label).x1 <= extent(right.xaxis.label).x0
+    boxes = sorted((extent(text) for text in names), key=lambda box: box.y0)
+    assert all(below.y1 <= above.y0 + 1 for below, above in pairwise(boxes)), "names do not overlap"
+
+
 def test_an_empty_label_leaves_it_out(runs: Path) -> None:
     (axes,) = prl.curve_axes([runs], options=prl.FigureOptions(title="", x_label="", y_label="")).values()
     assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == ("", "", "")
@@ -74,6 +229,9 @@ def test_an_empty_label_leaves_it_out(runs: Path) -> None:
     ("options", "message"),
     [
         ({"size": (0, 2)}, r"size must be a width and a height in inches, above 0, got \(0, 2\)"),
+        ({"font_size": 0}, "font_size must be a number of points, above 0, got 0"),
+        ({"legend_columns": 0}, "legend_columns must be at least 1, got 0"),
+        ({"legend_place": "left"}, "legend_place must be one of below, above, right, inside, none, got 'left'"),
         ({"order": "PPO"}, r"order must be a list of names, got the text 'PPO'; write \['PPO'\]"),
         ({"order": ["A2C"]}, "order: there is no group 'A2C'; choose from: DQN; PPO"),
         ({"names": {"A2C": "ours"}}, "names: there is no group 'A2C'; choose from: DQN; PPO"),

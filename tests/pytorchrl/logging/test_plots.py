@@ -17,7 +17,8 @@ from matplotlib.lines import Line2D
 from pytorchrl.logging import MetricsFile, plot_runs
 from pytorchrl.logging.curves import read_run
 from pytorchrl.logging.groups import grouped
-from pytorchrl.logging.pictures.panels import Choice, draw_groups
+from pytorchrl.logging.pictures.curve_styles import Choice
+from pytorchrl.logging.pictures.panels import draw_groups
 from tests.support.run_folders import composition, recorded_run
 
 Points: TypeAlias = Sequence[tuple[float, float]]
@@ -134,6 +135,12 @@ def test_a_single_point_is_drawn_with_a_marker(tmp_path: Path, kind: str) -> Non
     assert line_of(drawn(run_folder(tmp_path / "run", **{kind: [(10, 2.0)]})), 0).get_marker() == "o"  # type: ignore[arg-type]
 
 
+def test_training_of_a_single_point_is_not_drawn_beside_evaluations(tmp_path: Path) -> None:
+    figure = drawn(run_folder(tmp_path / "run", test=[(0, 1.0), (9, 3.0)], train=[(5, 2.0)]))
+    assert [points(line) for line in figure.axes[0].get_lines()] == [[(0, 1), (9, 3)]]
+    assert legend(figure) == ["evaluation (greedy)"]
+
+
 def test_many_evaluations_are_a_line_without_markers(tmp_path: Path) -> None:
     test = [(float(steps), 1.0) for steps in range(500)]
     assert line_of(drawn(run_folder(tmp_path / "run", test=test)), 0).get_marker() in ("", "None")
@@ -200,12 +207,24 @@ def test_the_legend_shows_the_number_of_runs_of_each_group(tmp_path: Path) -> No
     assert legend(figure)[:3] == ["DQN, lr=0.1 (2 runs)", "DQN, lr=0.2 (2 runs)", "DQN, lr=0.3"]
 
 
+def test_an_equal_number_of_runs_is_in_the_note_instead_of_the_legend(tmp_path: Path) -> None:
+    test, train = [(0, 1.0), (10, 2.0)], [(0, 3.0), (10, 4.0)]
+    folders = [
+        run_folder(tmp_path / f"{lr} {seed}", test=test, train=train, seed=seed, lr=lr)
+        for lr in (0.1, 0.2)
+        for seed in (1, 2)
+    ]
+    figure = drawn(*folders)
+    assert legend(figure)[:2] == ["DQN, lr=0.1", "DQN, lr=0.2"]
+    assert caption(figure) == "interquartile mean of 2 runs, with its 95% bootstrap interval"
+
+
 def test_many_runs_differ_in_color_or_marker_and_their_legend_is_beside_the_axes(tmp_path: Path) -> None:
     test, train = [(0, 1.0), (10, 2.0)], [(0, 3.0)]
     folders = [run_folder(tmp_path / str(lr), test=test, train=train, lr=lr) for lr in range(30)]
     figure = drawn(*folders)
     (axes,) = figure.axes
-    assert legend(figure) == [*(f"DQN, lr={lr}" for lr in range(30)), "evaluation (greedy)"]
+    assert legend(figure) == [*(f"DQN, lr={lr}" for lr in range(30))]
     looks = [(color(line), str(line.get_marker())) for line in axes.get_lines()]
     # Only the evaluations are drawn: sixty lines would be unreadable.
     assert len(set(looks)) == len(looks) == 30
@@ -245,7 +264,8 @@ def test_each_environment_has_a_panel_and_algorithms_keep_their_colors(tmp_path:
     ]
     figure = drawn(*folders)
     assert [axes.get_title() for axes in figure.axes] == ["A-v0", "B-v0", "C-v0"]
-    assert legend(figure) == ["DQN", "PPO", "evaluation (greedy)"]
+    assert legend(figure) == ["DQN", "PPO"]
+    assert caption(figure) == "evaluation (greedy)"
     one, two, three = ([color(line) for line in axes.get_lines()] for axes in figure.axes)
     assert one == three
     assert two == one[1:]
@@ -272,7 +292,7 @@ def test_curves_are_drawn_over_steps_episodes_or_time(
     ]
     figure = drawn(recorded_run(tmp_path / "run", records, composition()), x=x)
     assert figure.axes[0].get_xlabel() == label
-    assert points(line_of(figure, 1)) == [(0, 0), (last, 1)]
+    assert points(line_of(figure, 0)) == [(0, 0), (last, 1)]
 
 
 def test_every_logged_metric_can_be_drawn(tmp_path: Path) -> None:

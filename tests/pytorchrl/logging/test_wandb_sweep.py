@@ -11,7 +11,8 @@ import pytest
 import yaml
 from wandb.wandb_agent import Agent
 
-from tests.support.wandb_files import config_of, history, run_files, start
+from pytorchrl.__main__ import main
+from tests.support.wandb_files import config_of, history, run_files, start, summary_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "logging.md"
 SMALL = ("--steps=60", "--no-preset", "--actor.hidden-sizes=8", "--algorithm.test-every=30")
@@ -52,3 +53,24 @@ def test_wandbs_agent_trains_with_the_values_of_the_sweep(tmp_path: Path, monkey
     assert {name: config[name] for name in values} == values
     assert (config["algorithm"], config["env"], config["steps"]) == ("DQN", "CartPole-v1", 60)
     assert [row["steps"] for row in history(path) if sweep["metric"]["name"] in row][-1] == 60
+    # A number, as the search of wandb reads no nested values.
+    assert isinstance(summary_of(path)[sweep["metric"]["name"]], float)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("no_wandb_settings")
+def test_runs_of_the_sweep_command_show_what_it_varies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(PAGE.parents[1]))
+    monkeypatch.setenv("WANDB_TAGS", "mine")
+    arguments = ["sweep", "--algorithm=dqn", "--env=CartPole-v1", "--log-to", "wandb", *SMALL]
+    arguments += ["--vary", "algorithm.lr", "1e-3", "--vary", "actor.hidden-sizes", "8,8", "--seeds", "2"]
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *arguments])
+    main()
+    (folder,) = (tmp_path / "runs" / "sweep-DQN-CartPole-v1").glob("*/seed-2")
+    (path,) = run_files(folder)
+    run = start(path)
+    assert run.display_name == "DQN-CartPole-v1-lr=1e-3,hidden-sizes=8,8-seed-2"
+    assert list(run.tags)[:3] == ["mine", "lr=1e-3", "hidden-sizes=8 8"]
+    assert (run.run_group, run.job_type) == ("sweep-DQN-CartPole-v1", "lr=1e-3,hidden-sizes=8,8")
+    assert "wandb sync" in (folder.parent / "output.txt").read_text()

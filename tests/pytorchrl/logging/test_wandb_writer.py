@@ -183,6 +183,75 @@ def test_a_resumed_run_keeps_its_id_and_its_chosen_name(log_dir: Path) -> None:
 
 
 @pytest.mark.long
+def test_the_summary_of_a_resumed_run_keeps_the_largest_return_of_the_whole_run(log_dir: Path) -> None:
+    records = [{"steps": 100, "test/return": 18.9}, {"steps": 200, "test/return": 7.0, "train/return": 3.0}]
+    # What a run measured after its last checkpoint, it measures again.
+    records.append({"steps": 300, "test/return": 99.0})
+    (log_dir / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (writer,) = make_writers(["wandb"], log_dir, {}, resumed_at=200)
+    writer.write(300, {"test/return": 18.1})
+    writer.write(400, {"train/return": 5.0, "test/windy/return": 1.0})
+    writer.close()
+    (path,) = run_files(log_dir)
+    summary = summary_of(path)
+    assert summary["test/return"] == {"max": 18.9, "last": 18.1}
+    assert summary["train/return"] == {"max": 5.0, "last": 5.0}
+    assert summary["test/windy/return"] == {"max": 1.0, "last": 1.0}
+
+
+@pytest.mark.long
+def test_a_resumed_run_stays_in_the_project_with_the_labels_in_which_it_began(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, value in {"PROJECT": "paper", "RUN_GROUP": "night", "NAME": "one", "TAGS": "long,old"}.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    wandb.teardown()
+    config = composition("DQN")
+    for writer in make_writers([prl.Wandb(entity="team")], log_dir, config):
+        writer.close()
+    for name in ("PROJECT", "RUN_GROUP", "NAME", "TAGS"):
+        monkeypatch.setenv(f"WANDB_{name}", f"other {name}")
+    wandb.teardown()
+    for writer in make_writers([prl.Wandb(project="elsewhere", run_name="two")], log_dir, config, resumed_at=0):
+        writer.close()
+    first, second = map(start, run_files(log_dir))
+    assert first.run_id == second.run_id
+    assert [(run.entity, run.project, run.run_group) for run in (first, second)] == [("team", "paper", "night")] * 2
+    # A name that is given with the logger is a new one.
+    assert (first.display_name, second.display_name) == ("one", "two")
+    assert list(second.tags) == list(first.tags) == ["long", "old", "DQN", "CartPole-v1", "ReplayBuffer"]
+    (warning,) = warnings(caplog)
+    assert "the run stays in the project paper, not elsewhere; without " in warning
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"project": 3, "tags": "all"}'])
+def test_damaged_labels_of_a_run_are_not_used(content: str, log_dir: Path, modes: list[str]) -> None:
+    for name in ("wandb_run.json", "wandb_run_id.txt"):
+        (log_dir / name).write_text(content if name.endswith("json") else "id1")
+    WandbWriter(log_dir, composition("DQN"), resumed_at=0).close()
+    assert modes == ["offline"]
+
+
+def test_a_resumed_run_that_measures_nothing_logs_nothing(log_dir: Path) -> None:
+    (log_dir / "metrics.jsonl").write_text('{"steps": 100, "test/return": 18.9}\n')
+    WandbWriter(log_dir, {}, resumed_at=100).close()
+    (path,) = run_files(log_dir)
+    assert history(path) == []
+
+
+def test_an_offline_run_says_by_which_command_it_is_uploaded(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = log_dir / "a b"
+    folder.mkdir()
+    monkeypatch.chdir(log_dir)
+    WandbWriter(Path("a b"), {}).close()
+    command = capsys.readouterr().out.strip().removeprefix("wandb: logged offline; upload it by: wandb sync ")
+    found = subprocess.run(f"ls -d {command}", shell=True, check=True, capture_output=True, text=True).stdout
+    assert found.startswith("a b/wandb/offline-run-")
+
+
+@pytest.mark.long
 def test_two_runs_of_one_process_are_logged_separately(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
@@ -365,9 +434,12 @@ def test_a_process_of_a_sweep_agent_logs_to_the_run_that_the_agent_has_named(
     wandb.teardown()
     with closing(WandbWriter(log_dir, {"seed": 1})) as writer:
         writer.write(100, {"train/return": 1.5})
+        writer.write(200, {"train/return": 0.5})
     (path,) = run_files(log_dir)
     assert start(path).run_id == "trial1"
     assert start(path).sweep_id == "sweep1"
+    # The search of a sweep reads numbers, and none that are nested.
+    assert summary_of(path)["train/return"] == 0.5
     assert (log_dir / "wandb_run_id.txt").read_text().strip() == "trial1"
     other = tmp_path / "other"
     other.mkdir()

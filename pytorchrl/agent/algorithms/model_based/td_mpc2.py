@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.outputs import DiagonalGaussian
 from pytorchrl.agent.actors.presets import OffPolicyActor
 from pytorchrl.agent.actors.view import Observations, View
 from pytorchrl.agent.algorithms.actor_critic.critics import average, smallest
-from pytorchrl.agent.algorithms.model_based.latent_model import LatentModel, NumberInBins, Simplices, Unrolled
+from pytorchrl.agent.algorithms.model_based.embedding_model import EmbeddingModel, NumberInBins, Simplices, Unrolled
 from pytorchrl.agent.algorithms.model_based.mb_mpc import PLAN, remaining_plan
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm, Preset
@@ -112,7 +112,7 @@ class TDMPC2(OffPolicyAlgorithm):
     def build(self) -> None:
         """Make model, policy, critics and target critics."""
         states, numbers = Simplices(self.latent_size, self.simplex_size), NumberInBins(self.num_bins, self.largest_log)
-        self.model = LatentModel(self.actor, self.codec, states, numbers, predicts_ends=self.termination_coef > 0)
+        self.model = EmbeddingModel(self.actor, self.codec, states, numbers, predicts_ends=self.termination_coef > 0)
         self.pi = self.actor.make("policy", self.distribution, vectors=self.latent_size)
         number, size = self.num_critics, self.latent_size
         self.critics = self.actor.make_ensemble("critics", numbers, number, codec=self.codec, vectors=size)
@@ -182,8 +182,8 @@ class TDMPC2(OffPolicyAlgorithm):
         return policy_loss, 0.5 * (value_range - spread).square().sum(), metrics
 
     def _two_critics(self) -> list[int]:
-        """Draw two critics for an update."""
-        return [int(number) for number in torch.randperm(self.num_critics, generator=self.subset_generator)[:2]]
+        """Draw two critics for an update; in order, so that pairs are few where losses are compiled for each."""
+        return sorted(torch.randperm(self.num_critics, generator=self.subset_generator)[:2].tolist())
 
     @property
     def keeps_acting_state(self) -> bool:  # type: ignore[override]

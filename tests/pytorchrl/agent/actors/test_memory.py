@@ -5,13 +5,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.heads import Policy, StateValue
+from pytorchrl.agent.actors.layers.mlp import MLP
+from pytorchrl.agent.actors.layers.sequence_model import SequenceModel
 from pytorchrl.agent.actors.memory import Memory, MemoryKind
 from pytorchrl.agent.actors.view import ActingView
+from tests.support.by_hand import envs_with
 
 KINDS: tuple[MemoryKind, ...] = ("gru", "lstm")
+ENVS = envs_with(spaces.Discrete(3))
 
 
 def make_memory(kind: MemoryKind, inputs: int = 3, size: int = 4) -> Memory:
@@ -125,3 +130,40 @@ def test_an_actor_without_memory_has_no_initial_state_and_unknown_kinds_are_refu
     envs.close()
     with pytest.raises(ValueError, match=r"memory must be one of 'gru', 'lstm', .* got 'rnn'"):
         prl.OnPolicyActor.create_factory(memory="rnn")
+
+
+def test_an_algorithm_keeps_states_of_its_own_beside_those_of_networks() -> None:
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory="gru", memory_size=4)("cpu", ENVS)
+    before, policy, after = actor.reserve_state(3), actor.make("policy", Policy(), acts=True), actor.reserve_state(2)
+    states = actor.initial_memory(5)
+    assert states is not None
+    assert states.shape == (5, 9)
+    states += 1
+    done = torch.tensor([[1.0], [0], [0], [0], [0]])
+    view = actor.view(torch.ones(5, *ENVS.observation_space.shape), states, done)
+    assert isinstance(view, ActingView)
+    assert torch.equal(view.state(before), (1 - done).expand(5, 3))
+    policy(view)
+    view.set_state_after(before, torch.full((5, 3), 2.0))
+    found = view.rhs_after()
+    assert (found[:, before] == 2).all()
+    # Not set, it stays.
+    assert (found[:, after] == 1).all()
+    assert (found[:, policy.body.stored_at] != 1).all()
+    with pytest.raises(ValueError, match="OffPolicyActor: without a memory no recurrent states are stored"):
+        prl.OffPolicyActor.create_factory()("cpu", ENVS).reserve_state(3)
+
+
+def test_a_sequence_model_is_a_normalised_gated_recurrent_unit() -> None:
+    torch.manual_seed(0)
+    model = SequenceModel(MLP(5, (3,), "tanh"), 2)
+    state, choices, action = torch.randn(4, 2), torch.randn(4, 3), torch.randn(4, 2)
+    with torch.no_grad():
+        found = model(state, choices, action).numpy()
+        inputs = model.inputs(torch.cat([choices, action], dim=1)).numpy()
+    weight, bias = model.gates.weight.detach().numpy(), model.gates.bias.detach().numpy()
+    numbers = np.concatenate([inputs, state.numpy()], axis=1) @ weight.T + bias
+    mean, deviation = numbers.mean(1, keepdims=True), numbers.std(1, keepdims=True)
+    reset, candidate, update = np.split((numbers - mean) / np.sqrt(deviation**2 + 1e-5), 3, axis=1)
+    candidate, update = np.tanh(sigmoid(reset) * candidate), sigmoid(update - 1)
+    np.testing.assert_allclose(found, update * candidate + (1 - update) * state.numpy(), rtol=1e-4, atol=1e-5)

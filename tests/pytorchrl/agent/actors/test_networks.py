@@ -203,6 +203,11 @@ def test_a_second_network_of_the_same_name_is_refused() -> None:
         actor.make_ensemble("policy", StateValue(), 2)
 
 
+def test_a_name_that_an_exported_network_could_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="a network is named 'continue', a keyword of Python"):
+        actor_of(BOX).make("continue", Policy())
+
+
 def test_a_network_may_take_additional_inputs_that_are_not_actions() -> None:
     actor = actor_of(spaces.Discrete(3))
     network = actor.make("decoder", StateValue(), beside=4)

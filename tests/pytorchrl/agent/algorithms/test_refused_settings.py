@@ -7,7 +7,7 @@ import pytest
 
 import pytorchrl as prl
 from tests.support.by_hand import envs_with
-from tests.support.every_algorithm import ACTIONS, OFF_POLICY, ON_POLICY
+from tests.support.every_algorithm import ACTIONS, OFF_POLICY, ON_POLICY, WITH_MEMORY
 from tests.support.toys import continuous
 
 OUT_OF_RANGE: list[tuple[Any, dict[str, Any], str]] = [
@@ -62,7 +62,7 @@ def made(name: str, kind: str) -> Any:
     cls, settings, _ = (OFF_POLICY | ON_POLICY)[name]
     envs = envs_with({**ACTIONS, "half-bounded": continuous(low=-1.0, high=float("inf"))}[kind])
     actor = prl.OnPolicyActor if name in ON_POLICY else prl.OffPolicyActor
-    memory = {"memory": "gru"} if cls is prl.R2D2 else {}
+    memory = {"memory": "gru"} if cls in WITH_MEMORY else {}
     expert = {"expert": lambda seen: seen} if cls is prl.DAgger else {}
     return cls.create_factory(**settings, **expert)(
         "cpu", actor.create_factory(hidden_sizes=(4,), **memory)("cpu", envs), envs

@@ -300,6 +300,15 @@ def test_the_encoder_takes_its_share_of_each_step_of_the_optimiser() -> None:
         torch.testing.assert_close(moved[name], expected, rtol=0.0, atol=1e-7, msg=name)
 
 
+def test_gradients_of_another_process_give_the_state_of_an_update() -> None:
+    updated, applied = made(), made()
+    for seed in range(2):
+        updated.update(sequences(seed))
+        gradients, _ = applied.compute_gradients(sequences(seed))
+        applied.apply_gradients(gradients)
+    assert_equal(updated.state_dict(), applied.state_dict())
+
+
 def test_the_range_of_values_is_a_running_mean() -> None:
     algorithm = made(range_rate=0.25)
     expected = 1.0

@@ -131,8 +131,8 @@ class Unrolled(NamedTuple):
         return Observations(torch.cat([self.latent, self.predicted[-self.last :]]).detach()), weights
 
 
-class LatentModel:
-    """The networks of a latent model, which the actor makes: they have the names of the attributes.
+class EmbeddingModel:
+    """A model that predicts what the next observation is encoded to; its networks have the names of the attributes.
 
     Args:
         actor: makes and keeps the networks.

@@ -1,0 +1,52 @@
+"""Comparisons as tables of LaTeX, with the rules of the package booktabs."""
+
+import re
+from collections.abc import Sequence
+
+from pytorchrl.comparison.results import Comparison
+from pytorchrl.comparison.tables import Table, tables_of
+from pytorchrl.terminal import on_one_line
+
+_ESCAPED = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''{}",
+} | {character: f"\\{character}" for character in "&%$#_{}"}
+
+
+def as_latex(comparison: Comparison, answer: str = "") -> str:
+    """Format the tables of a comparison in LaTeX, with its answer where one is given and its notes as comments."""
+    comments = [r"Needs \usepackage{booktabs} before the document.", *filter(None, [answer]), *comparison.notes]
+    lines = [f"% {on_one_line(comment)}" for comment in comments]
+    return "\n\n".join(["\n".join(lines), *map(_formatted, tables_of(comparison))]) + "\n"
+
+
+def _formatted(table: Table) -> str:
+    kinds = "l" * table.left + "r" * (len(table.columns) - table.left)
+    header, *rows = (_row(row) for row in (table.columns, *table.rows))
+    body = ["\\toprule", header, "\\midrule", *rows, "\\bottomrule"]
+    return "\n".join(
+        [
+            "\\begin{table}",
+            "  \\centering",
+            f"  \\caption{{{_escaped(table.title)}}}",
+            f"  \\begin{{tabular}}{{{kinds}}}",
+            *(f"    {line}" for line in body),
+            "  \\end{tabular}",
+            "\\end{table}",
+        ]
+    )
+
+
+def _row(cells: Sequence[str]) -> str:
+    text = " & ".join(map(_escaped, cells))
+    # A bracket or a star would be read as an argument of the end of the row before it.
+    return f"{'{}' if text.startswith(('[', '*')) else ''}{text} \\\\"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"[\\~^<>|\"&%$#_{}]", lambda found: _ESCAPED[found[0]], on_one_line(text))
