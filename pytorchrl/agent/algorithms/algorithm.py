@@ -14,6 +14,7 @@ from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.per_network import refuse_unknown_networks
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms import checks
+from pytorchrl.agent.algorithms.assignable import Assignable
 from pytorchrl.agent.algorithms.checks import SCALED, ActionKind
 from pytorchrl.agent.algorithms.compiling import NO_LOSSES, check_compiles, compute, not_compiled
 from pytorchrl.agent.algorithms.needs import Needs
@@ -29,8 +30,6 @@ from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Adam, Optimizer
 from pytorchrl.agent.other_names import ALGORITHM_METHODS, ALGORITHM_NAMES
 from pytorchrl.agent.other_names.calls import answering_calls, environment_for
-from storages.component.changeable import Changeable
-from storages.component.declared import hyper_parameters_of
 from storages.component.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
 from storages.component.other_names import answer_missing
 from storages.component.schedule import Schedule, value_at
@@ -38,7 +37,7 @@ from storages.storage import Storage
 from storages.transition import Batch
 
 
-class Algorithm(Changeable, ABC):
+class Algorithm(Assignable, ABC):
     """Base class of all algorithms: trains networks on batches and acts with them.
 
     A subclass declares its hyper-parameters as annotated attributes with defaults and builds its networks in `build`.
@@ -81,9 +80,6 @@ class Algorithm(Changeable, ABC):
     unused: ClassVar[Mapping[str, str]] = {}
     """Inherited public methods that the class does not call, each with what to override instead."""
 
-    _made_names: frozenset[str] = frozenset()
-    """Names of the hyper-parameters; empty until the object is made, while `build` may set them."""
-
     gamma: UnitInterval = 0.99
     optimizer: Optimizer = Adam()
     optimizers: Mapping[str, Optimizer] | None = None
@@ -120,7 +116,7 @@ class Algorithm(Changeable, ABC):
         """When update phases are due while collecting."""
         self._follow_schedules()
         self.seed(np.random.SeedSequence())
-        self._made_names = frozenset(hyper_parameters_of(type(self)))
+        self.note_assignments()
 
     @classmethod
     def usage(cls) -> str:
@@ -352,18 +348,6 @@ class Algorithm(Changeable, ABC):
     def update_algorithm_parameter(self, name: str, value: Any) -> None:
         """Change a hyper-parameter in use, as a checkpoint keeps; raise ValueError or TypeError if it cannot change."""
         self._update_parameters({name: value})
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; one of a hyper-parameter, once it is made, as by :meth:`update_algorithm_parameter`."""
-        # An __init__ of a user's class may set its own hyper-parameters only after the object is made.
-        if name in self._made_names and name in vars(self):
-            self._update_parameters({name: value})
-        else:
-            object.__setattr__(self, name, value)
-
-    def _set(self, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
 
     def _use_parameters(self) -> None:
         self._explorer, self.plan = checks.make_checked_explorer(self, self._sample_output), self.update_plan()

@@ -228,8 +228,8 @@ ALGORITHM_NAMES: OtherNames = {
         "vf_coef",
         _VALUE_COEF
         | {
-            "value_loss_coef": "value_loss_coef, twice vf_coef of stable-baselines3 and Tianshou, which do not halve "
-            "the squared error; the same as that of CleanRL"
+            "value_loss_coef": "value_loss_coef, twice vf_coef of stable-baselines3 and Tianshou, whose error is not "
+            "halved; the same as that of CleanRL"
         },
     ),
     **each(

@@ -320,7 +320,7 @@ def test_errors_of_the_losses_are_their_own(backend: Backend) -> None:
             raise KeyError("of the losses")
 
     refusing = lesson(DQN).twin(lambda cls: Refusing)
-    refusing.compile = True
+    vars(refusing)["compile"] = True
     with pytest.raises(KeyError, match="of the losses"):
         learn(DQN, refusing, updates=1)
 
