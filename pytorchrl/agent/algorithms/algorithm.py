@@ -14,7 +14,7 @@ from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.per_network import refuse_unknown_networks
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms import checks
-from pytorchrl.agent.algorithms.assignable import Assignable
+from pytorchrl.agent.algorithms.assignments import assign, set_directly
 from pytorchrl.agent.algorithms.checks import SCALED, ActionKind
 from pytorchrl.agent.algorithms.compiling import NO_LOSSES, check_compiles, compute, not_compiled
 from pytorchrl.agent.algorithms.needs import Needs
@@ -30,6 +30,8 @@ from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Adam, Optimizer
 from pytorchrl.agent.other_names import ALGORITHM_METHODS, ALGORITHM_NAMES
 from pytorchrl.agent.other_names.calls import answering_calls, environment_for
+from storages.component.changeable import Changeable
+from storages.component.declared import hyper_parameters_of
 from storages.component.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
 from storages.component.other_names import answer_missing
 from storages.component.schedule import Schedule, value_at
@@ -37,7 +39,7 @@ from storages.storage import Storage
 from storages.transition import Batch
 
 
-class Algorithm(Assignable, ABC):
+class Algorithm(Changeable, ABC):
     """Base class of all algorithms: trains networks on batches and acts with them.
 
     A subclass declares its hyper-parameters as annotated attributes with defaults and builds its networks in `build`.
@@ -60,6 +62,8 @@ class Algorithm(Assignable, ABC):
     """
 
     context = ("device", "actor", "envs")
+    _assignable: frozenset[str] = frozenset()
+    """Names of the hyper-parameters; empty until the object is made, while `build` may set them."""
     other_names, other_methods, role = ALGORITHM_NAMES, ALGORITHM_METHODS, ROLE
     unchangeable = frozenset({"optimizer", "optimizers", "compile"})
 
@@ -89,7 +93,7 @@ class Algorithm(Assignable, ABC):
     num_test_episodes: Count = 10
 
     if not TYPE_CHECKING:  # for which each attribute would exist
-        __new__, __getattr__ = new_of_parts, answer_missing
+        __new__, __getattr__, __setattr__, _set = new_of_parts, answer_missing, assign, set_directly
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -116,7 +120,7 @@ class Algorithm(Assignable, ABC):
         """When update phases are due while collecting."""
         self._follow_schedules()
         self.seed(np.random.SeedSequence())
-        self.note_assignments()
+        self._assignable = frozenset(hyper_parameters_of(type(self)))
 
     @classmethod
     def usage(cls) -> str:
