@@ -8,6 +8,7 @@ from typing import Any
 from pytorchrl.experiments.callbacks import is_due
 from pytorchrl.experiments.restored_runs import positive
 from pytorchrl.experiments.runs import checkpoint, storage_owner, storage_paths
+from pytorchrl.experiments.runs.continuation import modules_of
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.scheme.scheme import Scheme
@@ -85,7 +86,8 @@ class RunSaver:
         path.parent.mkdir(parents=True, exist_ok=True)
         scheme = self._scheme
         weights = scheme.algorithm.get_weights()
-        checkpoint.save(path, {"config": scheme.config, "steps": scheme.steps, **numbers, "weights": weights})
+        config = scheme.config | {"imports": modules_of(scheme.factories) or []}
+        checkpoint.save(path, {"config": config, "steps": scheme.steps, **numbers, "weights": weights})
 
     def save_after(
         self,

@@ -227,8 +227,8 @@ def load_policy(
             "zoo:sac-pendulum", a policy that comes with the toolkit; or "hf://user/name", a repository of the Hugging
             Face hub, which needs the extra ``hub``.
         algo_factory: as in training; None builds it from the file, which is possible for classes of algorithms, actors
-            and settings, of a script too where it has defined them before. Users' networks are found where ``path`` is
-            a run folder and their module is imported already; for a file of weights, give ``actor_factory``.
+            and settings, of a script too where it has defined them before. Users' networks are found where the module
+            that defines them is imported already.
         actor_factory: as ``algo_factory``.
         device: of the networks.
 
@@ -238,13 +238,12 @@ def load_policy(
         ImportError: a policy of the hub is named, and its package is not installed.
     """
     path = find_policy(path)
-    file, of_run = file_of(path), dict[str, Any]()
-    if path.is_dir():
-        config = RunFolder(path).read_config()
-        of_run = {name: value for name, value in config.items() if name in _OF_SCRIPTS}
+    file = file_of(path)
+    of_folder = RunFolder(path).read_config() if path.is_dir() else {}
     state = checkpoint.load(file, checkpoint.READING)
     with as_checkpoint_error(file):
         config = state["config"]
+        of_run = {name: value for name, value in (config | of_folder).items() if name in _OF_SCRIPTS}
         if "spaces" not in config:
             raise CheckpointError(f"{file} does not contain the spaces of its policy; load it with load_agent")
         weights = state["weights"] if "weights" in state else state["scheme"]["algorithm"]["actor"]

@@ -299,7 +299,9 @@ def test_networks_are_found_in_the_modules_of_a_run_that_are_imported_already(
     )
     with prl.Learner(scheme, 20, "run") as learner:
         learner.run(progress=False)
-    assert prl.load_policy("run")(np.zeros(4, np.float32)) in (0, 1)
+        learner.save_policy("policy.pt")
+    for path in ("run", "policy.pt"):
+        assert prl.load_policy(path)(np.zeros(4, np.float32)) in (0, 1)
     with prl.Learner.resume("run", target_steps=30) as learner:
         assert learner.run(progress=False)
     monkeypatch.delitem(sys.modules, "my_networks")

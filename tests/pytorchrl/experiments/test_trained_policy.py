@@ -306,7 +306,9 @@ class OwnBody(nn.Sequential):
 
 
 @pytest.mark.parametrize("own", [{"feature_extractor": OwnNetwork}, {"body": OwnBody}], ids=["extractor", "body"])
-def test_a_network_of_ones_own_is_given_by_the_actors_factory_which_the_error_names(own: Any, tmp_path: Path) -> None:
+def test_a_network_of_ones_own_is_given_by_the_actors_factory_which_the_error_names(
+    own: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), **own)
     scheme = prl.Scheme(
         prl.DQN.create_factory(start_steps=10, test_every=0),
@@ -316,8 +318,10 @@ def test_a_network_of_ones_own_is_given_by_the_actors_factory_which_the_error_na
     )
     with prl.Learner(scheme, target_steps=20, log_dir=tmp_path / "run") as learner:
         learner.run()
-    with pytest.raises(prl.CompositionError, match="the class or function Own") as raised:
-        prl.load_policy(tmp_path / "run")
+    with monkeypatch.context() as other_process:
+        other_process.delitem(sys.modules, __name__)
+        with pytest.raises(prl.CompositionError, match="the class or function Own") as raised:
+            prl.load_policy(tmp_path / "run")
     assert any("load_policy(path, algo_factory=..., actor_factory=...)" in note for note in raised.value.__notes__)
     policy = prl.load_policy(tmp_path / "run", actor_factory=actor)
     assert policy(np.zeros(4, np.float32)) in (0, 1)
@@ -325,7 +329,7 @@ def test_a_network_of_ones_own_is_given_by_the_actors_factory_which_the_error_na
 
 @pytest.mark.parametrize("memory", [LeakyIntegrator, FastWeights, ("lstm", LinearAfterGRU)])
 def test_a_memory_of_ones_own_is_given_by_the_actors_factory_and_acts_as_in_training(
-    memory: Any, tmp_path: Path
+    memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=4)
     scheme = prl.Scheme(
@@ -336,8 +340,10 @@ def test_a_memory_of_ones_own_is_given_by_the_actors_factory_and_acts_as_in_trai
     )
     with prl.Learner(scheme, target_steps=30, log_dir=tmp_path / "run") as learner:
         learner.run()
-    with pytest.raises(prl.CompositionError, match=r"the class or function (LeakyI|FastW|LinearAfterGRU)"):
-        prl.load_policy(tmp_path / "run")
+    with monkeypatch.context() as other_process:
+        other_process.delitem(sys.modules, FastWeights.__module__)
+        with pytest.raises(prl.CompositionError, match=r"the class or function (LeakyI|FastW|LinearAfterGRU)"):
+            prl.load_policy(tmp_path / "run")
     policy = prl.load_policy(tmp_path / "run", actor_factory=actor)
     expected = TrainedPolicy(scheme.algorithm)
     seen = np.random.default_rng(0).normal(size=(20, 3, 4)).astype(np.float32)
