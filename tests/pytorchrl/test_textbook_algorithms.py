@@ -55,7 +55,7 @@ def test_no_algorithm_computes_or_chooses_gradients_beside_autograd(path: Path) 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_file_of_an_algorithm_is_short(path: Path) -> None:
-    most = 380 if path.name == "algorithm.py" and path.parent == ALGORITHMS else 200
+    most = 405 if path.name == "algorithm.py" and path.parent == ALGORITHMS else 250
     assert len(path.read_text().splitlines()) <= most
 
 

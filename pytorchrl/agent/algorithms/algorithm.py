@@ -14,6 +14,7 @@ from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.per_network import refuse_unknown_networks
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms import checks
+from pytorchrl.agent.algorithms.assignments import assign, set_directly
 from pytorchrl.agent.algorithms.checks import SCALED, ActionKind
 from pytorchrl.agent.algorithms.compiling import NO_LOSSES, check_compiles, compute, not_compiled
 from pytorchrl.agent.algorithms.needs import Needs
@@ -61,6 +62,8 @@ class Algorithm(Changeable, ABC):
     """
 
     context = ("device", "actor", "envs")
+    _assignable: frozenset[str] = frozenset()
+    """Names of the hyper-parameters; empty until the object is made, while `build` may set them."""
     other_names, other_methods, role = ALGORITHM_NAMES, ALGORITHM_METHODS, ROLE
     unchangeable = frozenset({"optimizer", "optimizers", "compile"})
 
@@ -81,9 +84,6 @@ class Algorithm(Changeable, ABC):
     unused: ClassVar[Mapping[str, str]] = {}
     """Inherited public methods that the class does not call, each with what to override instead."""
 
-    _made_names: frozenset[str] = frozenset()
-    """Names of the hyper-parameters; empty until the object is made, while `build` may set them."""
-
     gamma: UnitInterval = 0.99
     optimizer: Optimizer = Adam()
     optimizers: Mapping[str, Optimizer] | None = None
@@ -93,7 +93,7 @@ class Algorithm(Changeable, ABC):
     num_test_episodes: Count = 10
 
     if not TYPE_CHECKING:  # for which each attribute would exist
-        __new__, __getattr__ = new_of_parts, answer_missing
+        __new__, __getattr__, __setattr__, _set = new_of_parts, answer_missing, assign, set_directly
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -120,7 +120,7 @@ class Algorithm(Changeable, ABC):
         """When update phases are due while collecting."""
         self._follow_schedules()
         self.seed(np.random.SeedSequence())
-        self._made_names = frozenset(hyper_parameters_of(type(self)))
+        self._assignable = frozenset(hyper_parameters_of(type(self)))
 
     @classmethod
     def usage(cls) -> str:
@@ -352,18 +352,6 @@ class Algorithm(Changeable, ABC):
     def update_algorithm_parameter(self, name: str, value: Any) -> None:
         """Change a hyper-parameter in use, as a checkpoint keeps; raise ValueError or TypeError if it cannot change."""
         self._update_parameters({name: value})
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; one of a hyper-parameter, once it is made, as by :meth:`update_algorithm_parameter`."""
-        # An __init__ of a user's class may set its own hyper-parameters only after the object is made.
-        if name in self._made_names and name in vars(self):
-            self._update_parameters({name: value})
-        else:
-            object.__setattr__(self, name, value)
-
-    def _set(self, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
 
     def _use_parameters(self) -> None:
         self._explorer, self.plan = checks.make_checked_explorer(self, self._sample_output), self.update_plan()

@@ -95,7 +95,7 @@ def algorithm_named(name: str) -> type[Any] | None:
 
 def factory_code(cls: type[Any]) -> str:
     """Return the code of a factory of an algorithm."""
-    package = "prl." if cls.__module__.startswith("pytorchrl.") else ""
+    package = "prl." if algorithm_named(cls.__name__) is cls else ""
     example = "gamma=0.99" if "gamma" in hyper_parameters_of(cls) else ""
     return f"{package}{cls.__name__}.create_factory({example})"
 

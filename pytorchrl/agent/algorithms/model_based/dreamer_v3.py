@@ -1,7 +1,7 @@
 """DreamerV3: an actor and a critic that learn from imagined sequences of latent states of a recurrent world model."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -64,8 +64,7 @@ class DreamerV3(OffPolicyAlgorithm):
         target_update_interval: updates between these.
 
     Raises:
-        ValueError: the actor's memory is not one GRU, or actions of a bounded Box have a distribution that is not on
-            the scale of its bounds.
+        ValueError: the actor's memory is not one GRU, or a distribution over a bounded Box is not on its scale.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", single_steps=True)}
@@ -125,15 +124,14 @@ class DreamerV3(OffPolicyAlgorithm):
         of_states, of_steps = parts.observation + divergences, parts.reward + parts.goes_on
         weight = torch.cat([rows.weight, rows.weight[replayed.firsts] * replayed.is_first])
         model_loss = (weight * of_states).sum() + rows.weighted_mean(of_steps)
-        errors = (of_states[: len(rows)] + of_steps).detach()
+        errors = rows.per_row((of_states[: len(rows)] + of_steps).detach())
         metrics = {"model_loss": model_loss.detach()}
         metrics |= {f"{name}_loss": rows.mean(part[: len(rows)].detach()) for name, part in parts._asdict().items()}
-
         starts, settings = replayed.now.detach(), (self.horizon, self.gamma, self.generator)
         imagined = imagination.imagine(self.model, starts, self.pi, *settings)
         policy_loss, value_loss, of_behaviour = self.behaviour_losses(imagined, rows)
         of = {self.train_model: model_loss, self.train_pi: policy_loss, self.train_value: value_loss}
-        return Losses(of, metrics | of_behaviour, rows.per_row(errors))
+        return Losses(of, metrics | of_behaviour, errors)
 
     def behaviour_losses(self, imagined: imagination.Imagined, rows: Rows) -> tuple[Tensor, Tensor, Metrics]:
         """Return the losses of policy and critic in sequences imagined from the rows of a batch, and metrics."""
@@ -164,8 +162,7 @@ class DreamerV3(OffPolicyAlgorithm):
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
         """Return the distribution of actions in latent states, which are drawn for deterministic actions, too."""
-        distribution: Distribution = self.pi(Observations(self._latent(view, exploration).features))
-        return distribution
+        return cast("Distribution", self.pi(Observations(self._latent(view, exploration).features)))
 
     def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Return actions, and let the recurrent state follow them."""
