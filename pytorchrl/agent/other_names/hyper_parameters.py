@@ -229,7 +229,7 @@ ALGORITHM_NAMES: OtherNames = {
         _VALUE_COEF
         | {
             "value_loss_coef": "value_loss_coef, twice vf_coef of stable-baselines3 and Tianshou, whose error is not "
-            "halved; the same as that of CleanRL"
+            "halved; CleanRL's has the same value here"
         },
     ),
     **each(
@@ -293,9 +293,7 @@ ALGORITHM_NAMES: OtherNames = {
 _SPACES = {"": "no setting: the environments have the spaces"}
 _UNITS = {"hidden_sizes": "hidden_sizes"}
 _LAYERS = {
-    "per_network": 'hidden_sizes; for a dict of networks per_network={"policy": {"hidden_sizes": (64, 64)}, ...}, by '
-    "the names of the algorithm's networks",
-    "hidden_sizes": "hidden_sizes",
+    "per_network": 'hidden_sizes; for a dict of networks per_network={"policy": {"hidden_sizes": (64, 64)}, ...}',
 }
 _EXTRACTOR = {"feature_extractor": "feature_extractor"}
 _MEMORY = {"memory": 'memory, "gru" or "lstm"'}
