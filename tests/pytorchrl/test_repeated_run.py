@@ -129,7 +129,7 @@ def test_a_folder_that_holds_a_run_is_refused_and_kept(tmp_path: Path) -> None:
         prl.Learner.repeat(tmp_path / "missing", tmp_path / "again")
 
 
-class Own(prl.DQN):
+class RepeatedDQN(prl.DQN):
     """Defined here, as in a script."""
 
 
@@ -137,11 +137,11 @@ def test_classes_of_a_script_are_named(tmp_path: Path) -> None:
     scheme = dqn_scheme()
     algorithm, *others = scheme.factories
     scheme.close()
-    own = Own.create_factory(**algorithm.hyper_parameters)
+    own = RepeatedDQN.create_factory(**algorithm.hyper_parameters)
     trained(prl.Learner(prl.Scheme(own, *others[:3]), 20, tmp_path / "first"))
-    assert isinstance(prl.Learner.repeat(tmp_path / "first", tmp_path / "here").scheme.algorithm, Own)
+    assert isinstance(prl.Learner.repeat(tmp_path / "first", tmp_path / "here").scheme.algorithm, RepeatedDQN)
     config_file = tmp_path / "first" / "config.json"
-    config_file.write_text(config_file.read_text().replace('"Own"', '"Unknown"'))
+    config_file.write_text(config_file.read_text().replace('"RepeatedDQN"', '"Unknown"'))
     with pytest.raises(prl.CompositionError, match=r"the class Unknown of a script; .*--import MODULE"):
         prl.Learner.repeat(tmp_path / "first", tmp_path / "again")
     assert not (tmp_path / "again").exists()
