@@ -5,6 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gymnasium import spaces
+
+from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.commands.composition.parts import value_of
 from pytorchrl.commands.shared import print_facts
 from pytorchrl.experiments import RunFolder, load_policy
@@ -15,7 +18,8 @@ from pytorchrl.logging.formats import counted
 from pytorchrl.scheme.dataset_factory import DatasetFactory
 from pytorchrl.terminal import tell
 from storages import ReplayBuffer
-from storages.datasets import SelectEpisodes
+from storages.datasets import About, SelectEpisodes
+from storages.datasets.dataset import ACTION_NAMES
 
 _FEW = 10
 """Effective episodes below which importance-weighted estimates are not shown."""
@@ -36,6 +40,7 @@ def evaluate_on_data(run: Path, data: str, select: str | None, settings: FitSett
     learnt = _learnt_from(config, data)
     chosen = _held_out(learnt) if select is None else _selection(select)
     dataset = DatasetFactory(ReplayBuffer.create_factory(size=None), data, chosen).dataset()
+    _refuse_other_names(algorithm, dataset.about, data)
     episodes = [episode for episode in dataset if len(episode)]
 
     def tell_the_cost(seconds: float, fits: int) -> None:
@@ -102,10 +107,10 @@ def conclusions(found: ValueFromData, learnt: DatasetFactory | None, chosen: Sel
     """Return what follows from the values, and what limits it."""
     if unfitted := _why_not_fitted(found):
         said = [
-            f"Fitted Q evaluation tells nothing of this policy: {unfitted}, by far. They diverged, as its actions after "
-            f"the steps of the data are not among theirs, or they are of returns that no episode had. More --updates "
-            f"do not change that. Take more episodes, or a policy that is closer to the data (ActionDifference shows "
-            f"how close it is)."
+            f"Fitted Q evaluation tells nothing of this policy: {unfitted}, by far. They diverged, because the policy "
+            f"does what the data do not show, or its returns are others than those of all episodes. More --updates do "
+            f"not change that: take more episodes, or a policy that is closer to the data (ActionDifference shows how "
+            f"close it is)."
         ]
     else:
         said = [_comparison(found), *_unfinished(found)]
@@ -152,6 +157,20 @@ def _unfinished(found: ValueFromData) -> list[str]:
         f"The fits have not ended: over the last quarter of their updates, the value changed by "
         f"{found.last_change:.3g}. Raise --updates from {found.updates:,} to {2 * found.updates:,}."
     ]
+
+
+def _refuse_other_names(algorithm: Algorithm, about: About, data: str) -> None:
+    """Refuse data whose actions have names, but not as many as the policy has actions.
+
+    Raises:
+        ValueError: they have.
+    """
+    names, space = about.further.get(ACTION_NAMES), algorithm.action_space
+    if names is not None and isinstance(space, spaces.Discrete) and len(names) != space.n:
+        raise ValueError(
+            f"{data} numbers {len(names)} actions ({', '.join(names)}), and the policy has {space.n}; the texts of a "
+            f"table are numbered in their order, so convert one table with all episodes, and split it afterwards"
+        )
 
 
 def _learnt_from(config: Mapping[str, Any], data: str) -> DatasetFactory | None:

@@ -264,6 +264,11 @@ def check_needs_no_history(algorithm: Algorithm) -> None:
         )
 
 
+def needs_history(algorithm: Algorithm) -> bool:
+    """Whether the actions of an algorithm depend on more than the observation."""
+    return algorithm.actor.memory is not None or algorithm.keeps_acting_state
+
+
 def best_actions(algorithm: Algorithm, obs: Any, exploration: Exploration) -> Tensor:
     """Return the deterministic actions of a non-recurrent algorithm in the networks' scaling, (N, *action).
 
