@@ -84,13 +84,15 @@ def _train_all(described: DescribedRun) -> None:
                 if len(seeds) > 1:
                     tell("The same command as before continues the runs of all seeds.")
                 raise SystemExit(STOPPED)
+    if described.parent_process is not None:
+        # The trials of a sweep would write the same picture.
+        return
     if described.data is not None and parts.env_name is None and _needs_no_history(parts):
         tell(
             f"Without an environment there are no returns to show. `evaluate {folders[seeds[0]]} --data "
             f"{described.data.path}` estimates the value of the policy, beside that of the policy that made the data."
         )
-    elif described.parent_process is None:
-        # The trials of a sweep, which have a parent process, would write the same picture.
+    else:
         _show_results(list(folders.values()), log_dir / "learning_curve.png")
 
 

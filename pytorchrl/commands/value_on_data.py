@@ -149,7 +149,13 @@ def _comparison(found: ValueFromData) -> str:
 
 
 def _unfinished(found: ValueFromData) -> list[str]:
-    """Return that the fits have not ended, if they have not."""
+    """Return that the fits have not ended, or are too short to tell, if so."""
+    usual = FitSettings().updates_for(found.steps)
+    if found.updates < usual:
+        return [
+            f"The fits begin at the value of the data's own policy, and in {counted(found.updates, 'update')} stay near "
+            f"it: leave out --updates, which makes {usual:,} for these data."
+        ]
     half = (found.policy.high - found.policy.low) / 2
     if abs(found.last_change) <= max(half / 2, 0.02 * abs(found.policy.value)):
         return []

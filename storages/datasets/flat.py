@@ -62,11 +62,15 @@ class FlatDataset(Dataset):
         self._probabilities = {field: found[key] for key, field in PROBABILITIES.items() if key in found}
         self._answers = answers
         self._check_lengths(found, named)
-        check_actions(self._actions, answers, path)
         self.action_names: list[str] = []
         """The texts of the actions, in the order of their numbers; empty where actions are numbers."""
         if named["actions"] in getattr(arrays, "texts", ()):
+            if answers.first_action is not None:
+                raise DatasetError(
+                    f"{path}: {named['actions']} is text, whose texts are numbered from 0; leave out first_action="
+                )
             self.action_names = _labels(arrays, named["actions"])
+        check_actions(self._actions, answers, path)
         self.about = self._described()
         self._check_probabilities(named)
         flags = {key: array for key, array in found.items() if key in (*FLAGS, "episode")}

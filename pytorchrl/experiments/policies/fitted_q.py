@@ -23,7 +23,7 @@ from storages.transition import OBS2, REW, Batch
 
 CHOICE2 = "PolicyNextAction"
 """(E, *action), in the networks' scaling: the policy's action in OBS2, computed once for all fits; optional."""
-_PASSES = 100
+_PASSES = 50
 """Passes over the data whose updates the weights average."""
 _FEWEST_AVERAGED = 100
 """Updates that the weights average, of the smallest data."""

@@ -43,7 +43,7 @@ def resume_command(folder: Path, modules: Iterable[str] = (), data_sets: Sequenc
 def next_commands(
     folder: Path, modules: Iterable[str] | None, data_sets: Sequence[str], target_steps: int
 ) -> dict[str, str]:
-    """Return what can be done with a complete run: to play the policy or evaluate it on data, to plot curves, to train on.
+    """Return what can be done with a complete run: to play or evaluate the policy, to plot curves, to train on.
 
     Args:
         folder: the run folder.
