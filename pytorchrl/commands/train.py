@@ -9,6 +9,7 @@ from threading import Thread
 
 from pytorchrl.agent.global_generators import seed_process
 from pytorchrl.commands.composition.described_run import DescribedRun, described_run, make_callbacks, make_loggers
+from pytorchrl.commands.composition.parts import RunParts
 from pytorchrl.commands.composition.presets import measured_return
 from pytorchrl.commands.shared import STOPPED
 from pytorchrl.comparison import compare_runs
@@ -87,9 +88,21 @@ def _train_all(described: DescribedRun) -> None:
                 if len(seeds) > 1:
                     tell("The same command as before continues the runs of all seeds.")
                 raise SystemExit(STOPPED)
-    if described.parent_process is None:
-        # The trials of a sweep, which have a parent process, would write the same picture.
+    if described.parent_process is not None:
+        # The trials of a sweep would write the same picture.
+        return
+    if described.data is not None and parts.env_name is None and _needs_no_history(parts):
+        tell(
+            f"Without an environment there are no returns to show. `evaluate {folders[seeds[0]]} --data "
+            f"{described.data.path}` estimates the value of the policy, beside that of the policy that made the data."
+        )
+    else:
         _show_results(list(folders.values()), log_dir / "learning_curve.png")
+
+
+def _needs_no_history(parts: RunParts) -> bool:
+    """Whether the actions of the policy follow from an observation alone, as its evaluation on data needs."""
+    return parts.actor.hyper_parameters.get("memory") is None and not parts.algorithm.cls.keeps_acting_state
 
 
 def _show_results(folders: Sequence[Path], picture: Path) -> None:

@@ -5,6 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gymnasium import spaces
+
+from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.commands.composition.parts import value_of
 from pytorchrl.commands.shared import print_facts
 from pytorchrl.experiments import RunFolder, load_policy
@@ -15,10 +18,11 @@ from pytorchrl.logging.formats import counted
 from pytorchrl.scheme.dataset_factory import DatasetFactory
 from pytorchrl.terminal import tell
 from storages import ReplayBuffer
-from storages.datasets import SelectEpisodes
+from storages.datasets import About, SelectEpisodes
+from storages.datasets.dataset import ACTION_NAMES
 
 _FEW = 10
-"""Effective episodes below which importance-weighted estimates tell little."""
+"""Effective episodes below which importance-weighted estimates are not shown."""
 
 
 def evaluate_on_data(run: Path, data: str, select: str | None, settings: FitSettings, seed: int) -> None:
@@ -36,12 +40,13 @@ def evaluate_on_data(run: Path, data: str, select: str | None, settings: FitSett
     learnt = _learnt_from(config, data)
     chosen = _held_out(learnt) if select is None else _selection(select)
     dataset = DatasetFactory(ReplayBuffer.create_factory(size=None), data, chosen).dataset()
+    _refuse_other_names(algorithm, dataset.about, data)
     episodes = [episode for episode in dataset if len(episode)]
 
-    def tell_the_cost(seconds: float) -> None:
+    def tell_the_cost(seconds: float, fits: int) -> None:
         tell(
-            f"The first of {settings.fits + 1} fits took {seconds:.1f} s; all of them take about "
-            f"{seconds * (settings.fits + 2):.0f} s. --fits and --updates change that."
+            f"The first of {fits} fits took {seconds:.1f} s; all of them take about {seconds * fits:.0f} s. --fits and "
+            f"--updates change that."
         )
 
     found = value_from_data(algorithm, made_of(config["actor"]), episodes, settings, seed, tell_the_cost)
@@ -52,66 +57,126 @@ def evaluate_on_data(run: Path, data: str, select: str | None, settings: FitSett
 
 
 def _facts(found: ValueFromData) -> dict[str, str]:
+    unfitted = _why_not_fitted(found)
     weighted = {}
     if found.importance is not None:
         where = "stored probabilities" if found.probabilities == "stored" else "probabilities of a clone of the data"
+        unweighted = _why_not_weighted(found)
+        robust = unweighted or (unfitted and "it rests on the fitted Q-function, see above")
         weighted = {
-            "importance sampling": f"{_shown(found.importance.ordinary)}, by {where}",
-            "weighted importance sampling": _shown(found.importance.weighted),
-            "doubly robust": _shown(found.importance.doubly_robust),
-            "effective episodes": f"{found.importance.effective_episodes:.1f} of {found.episodes:,}",
+            "importance sampling": _shown(found.importance.ordinary, unweighted),
+            "weighted importance sampling": _shown(found.importance.weighted, unweighted),
+            "doubly robust": _shown(found.importance.doubly_robust, robust),
+            "effective episodes": f"{found.importance.effective_episodes:.1f} of {found.episodes:,}, by {where}",
         }
     return {
-        "policy, fitted Q evaluation": _shown(found.policy),
+        "policy, fitted Q evaluation": _shown(found.policy, unfitted),
         "data, their own policy": _shown(found.behaviour),
-        "policy - data": _shown(found.difference),
+        "policy - data": _shown(found.difference, unfitted and "see above"),
         **weighted,
         "unit": f"return discounted by {found.gamma:g} a step, from the first observations",
         "data, undiscounted return": _shown(found.behaviour_return),
         "data": f"{counted(found.steps, 'step')}, {found.terminated:,} of {found.episodes:,} episodes terminated",
+        "fits": f"{found.fits} of {counted(found.updates, 'update')}",
         "time": f"{found.seconds:.0f} s",
     }
 
 
-def _shown(estimate: Estimate) -> str:
+def _why_not_fitted(found: ValueFromData) -> str:
+    """Return why there is no value by fitted Q evaluation; "" if there is one."""
+    if not found.fits_beyond:
+        return ""
+    low, high = found.possible
+    return f"{found.fits_beyond} of {found.fits} fits left the range of the data's returns, [{low:.4g}, {high:.4g}]"
+
+
+def _why_not_weighted(found: ValueFromData) -> str:
+    """Return why there are no importance-weighted estimates; "" if there are some."""
+    if found.importance is None or found.importance.effective_episodes >= _FEW:
+        return ""
+    return f"fewer than {_FEW} effective episodes"
+
+
+def _shown(estimate: Estimate, why_not: str = "") -> str:
+    if why_not:
+        return f"no estimate: {why_not}"
     return f"{estimate.value:.4g}, 95% interval [{estimate.low:.4g}, {estimate.high:.4g}]"
 
 
 def conclusions(found: ValueFromData, learnt: DatasetFactory | None, chosen: SelectEpisodes | None) -> list[str]:
     """Return what follows from the values, and what limits it."""
-    difference, size = found.difference, abs(found.difference.value)
-    if difference.low > 0:
+    if unfitted := _why_not_fitted(found):
         said = [
-            f"The policy's value is higher than the data's by {size:.4g}, and the interval of this difference lies "
-            f"above 0: by these data, it is better than the policy that made them."
-        ]
-    elif difference.high < 0:
-        said = [
-            f"The policy's value is lower than the data's by {size:.4g}, and the interval of this difference lies "
-            f"below 0: by these data, it is worse than the policy that made them."
+            f"Fitted Q evaluation tells nothing of this policy: {unfitted}, by far. They diverged, because the policy "
+            f"does what the data do not show, or its returns are others than those of all episodes. More --updates do "
+            f"not change that: take more episodes, or a policy that is closer to the data (ActionDifference shows how "
+            f"close it is)."
         ]
     else:
-        said = [
-            "The interval of the difference contains 0: these data do not tell whether the policy is better than the "
-            "policy that made them."
-        ]
-    half = (found.policy.high - found.policy.low) / 2
-    if abs(found.last_change) > max(half / 2, 0.02 * abs(found.policy.value)):
-        said.append(
-            f"The fits have not ended: over the last quarter of their updates, the value changed by "
-            f"{found.last_change:.3g}. Raise --updates."
-        )
+        said = [_comparison(found), *_unfinished(found)]
     if learnt is not None and not _are_apart(learnt.select, chosen):
         said.append(
             "The run learnt from these episodes, which makes the policy's value too high. Hold some out: "
             "train --select 'SelectEpisodes(part=\"train\")'."
         )
-    if found.importance is not None and found.importance.effective_episodes < _FEW:
+    if found.importance is not None and _why_not_weighted(found):
         said.append(
-            f"The importance-weighted estimates rest on {found.importance.effective_episodes:.1f} effective episodes, "
-            f"fewer than {_FEW}: they tell little."
+            f"Importance sampling tells nothing of this policy: it needs episodes whose actions are the policy's from "
+            f"the first to the last, and these are worth {found.importance.effective_episodes:.1f} of "
+            f"{found.episodes:,} episodes. The policy takes {found.importance.followed:.0%} of the data's actions; in "
+            f"episodes of {found.steps / found.episodes:.0f} steps, a greedy policy follows almost none to its end."
         )
     return said
+
+
+def _comparison(found: ValueFromData) -> str:
+    """Return what follows from the difference of the values of policy and data."""
+    difference, size = found.difference, abs(found.difference.value)
+    if difference.low > 0:
+        return (
+            f"The policy's value is higher than the data's by {size:.4g}, and the interval of this difference lies "
+            f"above 0: by these data, it is better than the policy that made them."
+        )
+    if difference.high < 0:
+        return (
+            f"The policy's value is lower than the data's by {size:.4g}, and the interval of this difference lies "
+            f"below 0: by these data, it is worse than the policy that made them."
+        )
+    return (
+        "The interval of the difference contains 0: these data do not tell whether the policy is better than the "
+        "policy that made them."
+    )
+
+
+def _unfinished(found: ValueFromData) -> list[str]:
+    """Return that the fits have not ended, or are too short to tell, if so."""
+    usual = FitSettings().updates_for(found.steps)
+    if found.updates < usual:
+        return [
+            f"The fits begin at the value of the data's own policy, and in {counted(found.updates, 'update')} stay "
+            f"near it: leave out --updates, which makes {usual:,} for these data."
+        ]
+    half = (found.policy.high - found.policy.low) / 2
+    if abs(found.last_change) <= max(half / 2, 0.02 * abs(found.policy.value)):
+        return []
+    return [
+        f"The fits have not ended: over the last quarter of their updates, the value changed by "
+        f"{found.last_change:.3g}. Raise --updates from {found.updates:,} to {2 * found.updates:,}."
+    ]
+
+
+def _refuse_other_names(algorithm: Algorithm, about: About, data: str) -> None:
+    """Refuse data whose actions have names, but not as many as the policy has actions.
+
+    Raises:
+        ValueError: they have.
+    """
+    names, space = about.further.get(ACTION_NAMES), algorithm.action_space
+    if names is not None and isinstance(space, spaces.Discrete) and len(names) != space.n:
+        raise ValueError(
+            f"{data} numbers {len(names)} actions ({', '.join(names)}), and the policy has {space.n}; the texts of a "
+            f"table are numbered in their order, so convert one table with all episodes, and split it afterwards"
+        )
 
 
 def _learnt_from(config: Mapping[str, Any], data: str) -> DatasetFactory | None:

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pytorchrl.agent.algorithms.update_plan import EveryTransitions
 from pytorchrl.experiments.callbacks import TrainingRun
+from pytorchrl.experiments.policies.fitted_q import needs_history
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.terminal import tell
@@ -79,9 +81,21 @@ def tell_end(run: TrainingRun, best_return: float, next_commands: Mapping[str, s
     elif "train/return" in metrics:
         shown.append(f"last return in training: {metrics['train/return']:.1f}")
     tell("; ".join(shown))
+    can_evaluate, has_returns = run.scheme.can_evaluate, bool({"test/return", "train/return"} & metrics.keys())
     for purpose, command in next_commands.items():
-        if purpose != "play" or run.scheme.can_evaluate:
-            tell(f"  {purpose}: {command}")
+        if purpose == "play" and not can_evaluate:
+            continue
+        if purpose == "evaluate" and (can_evaluate or needs_history(run.scheme.algorithm)):
+            continue
+        # A run without returns is plotted by what it has logged.
+        drawn = "" if purpose != "plot" or has_returns or can_evaluate else _metric_of_data(metrics)
+        tell(f"  {purpose}: {command}{drawn}")
+
+
+def _metric_of_data(metrics: Mapping[str, Any]) -> str:
+    """Return the option of `plot` that names an evaluation on data, or a loss; "" where none is logged."""
+    name = next((name for kind in ("offline/", "losses/") for name in metrics if name.startswith(kind)), None)
+    return "" if name is None else f" --metric {name}"
 
 
 def of_early_end(scheme: Scheme, target_steps: int, stop_reason: str | None) -> str:

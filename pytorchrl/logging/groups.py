@@ -77,13 +77,18 @@ def environments(groups: Iterable[Group]) -> list[str]:
 
 
 def title(groups: Sequence[Group]) -> str:
-    """Return a title of algorithms and environments, or of folders where these are unknown."""
+    """Return a title of algorithms and environments or data sets, or of folders where these are unknown."""
     runs = [group.runs[0] for group in groups]
     algorithms = list(dict.fromkeys(filter(None, (_part(run, "algorithm") for run in runs))))
-    tasks = ", ".join(filter(None, environments(groups)))
+    tasks = ", ".join(dict.fromkeys(filter(None, (environment(run.config) or _data_set(run) for run in runs))))
     if algorithms and tasks:
         return f"{', '.join(algorithms)} on {tasks}" if len(algorithms) <= _MOST_ALGORITHMS_IN_A_TITLE else tasks
     return ", ".join(dict.fromkeys(run.folder.resolve().name for run in runs))
+
+
+def _data_set(run: Run) -> str:
+    """Return the name of the file of the data set that a run learns from; "" where there is none."""
+    return Path(str((run.config.get("storage") or {}).get("dataset") or "")).name
 
 
 def unit(groups: Iterable[Group]) -> str:

@@ -30,6 +30,10 @@ class FlatNames:
         episode_ends: true at the last step of an episode, whatever ended it.
         last_rows: true at rows that hold only the final observation of an episode, and no step.
         episode: a number or a text for each episode, the same at all of its steps.
+        log_probabilities: the logarithm of the probability, or density, with which the policy that made the data took
+            its action (N,); it becomes the field LOGP.
+        probabilities: the probabilities of all n actions of a discrete space under that policy (N, n), in the order of
+            their numbers, or that of the action taken (N,); they become the field ACTPROBS.
     """
 
     observations: str = "observations"
@@ -42,6 +46,8 @@ class FlatNames:
     episode_ends: str | None = None
     last_rows: str | None = None
     episode: str | None = None
+    log_probabilities: str | None = None
+    probabilities: str | None = None
 
     def named(self) -> dict[str, str]:
         """Return the names that are not None, by argument name."""

@@ -18,6 +18,9 @@ from storages.transition import ACT, OBS, REW, Array
 Space: TypeAlias = Mapping[str, Any]
 """A gymnasium space as plain data, in Minari's format: ``{"type": "Discrete", "n": 2, "start": 0}``."""
 
+ACTION_NAMES = "action_names"
+"""Key of the further metadata with the names of discrete actions, in the order of their numbers."""
+
 
 @dataclass(frozen=True)
 class About:

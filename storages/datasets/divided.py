@@ -29,6 +29,7 @@ class EpisodeArrays:
         terminated: whether it terminated.
         truncated: whether it was truncated.
         facts: further facts about it.
+        fields: further fields of the steps (L, ...), by their names in a transition.
     """
 
     where: str
@@ -39,6 +40,7 @@ class EpisodeArrays:
     terminated: bool
     truncated: bool
     facts: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def has_final(self) -> bool:
@@ -69,7 +71,9 @@ class EpisodeArrays:
             rows, lengths = rows | further, lengths | further
         if self.rewards is not None:
             lengths["rewards"] = len(self.rewards)
-        is_wrong = set(rows.values()) != {expected} or lengths.get("rewards", steps) != steps
+        of_fields = {name: len(array) for name, array in self.fields.items()}
+        lengths |= of_fields
+        is_wrong = set(rows.values()) != {expected} or {lengths.get("rewards", steps), *of_fields.values()} != {steps}
         if is_wrong or (self.rewards is not None and self.rewards.shape not in ((steps,), (steps, 1))):
             raise DatasetError(f"{self.where} holds arrays of different lengths: {lengths}")
 
@@ -109,7 +113,14 @@ class DividedDataset(Dataset):
             rewards = np.zeros(steps, np.float32) if one.rewards is None else one.rewards[:steps]
             yield Episode(
                 as_observations(observations),
-                {ACT: read_actions(one.actions[:steps], self._answers), REW: np.asarray(rewards).reshape(-1, 1)},
+                {
+                    ACT: read_actions(one.actions[:steps], self._answers),
+                    REW: np.asarray(rewards).reshape(-1, 1),
+                    **{
+                        name: np.asarray(array[:steps], np.float64).reshape(steps, -1)
+                        for name, array in one.fields.items()
+                    },
+                },
                 terminated=one.terminated,
                 truncated=one.truncated,
                 facts=facts,

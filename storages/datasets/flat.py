@@ -14,20 +14,30 @@ import numpy as np
 
 from storages.datasets.answers import Answers
 from storages.datasets.columns import as_columns, check_actions, find_array, parts_of, read_actions
-from storages.datasets.dataset import About, Dataset
+from storages.datasets.dataset import ACTION_NAMES, About, Dataset
 from storages.datasets.episode_bounds import FLAGS, EpisodeBounds
-from storages.datasets.known_names import flags_in, names_in, with_dones
+from storages.datasets.known_names import PROBABILITIES, names_in, unused_in, with_dones
+from storages.datasets.spaces import WrittenSpace
 from storages.episode import Episode, Observations
 from storages.errors import DatasetError
-from storages.transition import ACT, REW, Array
+from storages.transition import ACT, ACTPROBS, REW, Array
 
 FLAT_ANSWERS = frozenset(
     {"names", "ends", "timeouts", "max_episode_steps", "episode", "rewards", "first_action", "leave_out"}
 )
 
 
+_MOST_TEXTS = 6
+"""Texts of a column that an error shows."""
+_MOST_FROM_ONE = 0.01
+"""How far a sum of rounded probabilities may be from 1."""
+
+
 class FlatDataset(Dataset):
     """A data set of flat arrays.
+
+    If the actions are whole numbers, or the texts of a column, which are numbered in their order, the spaces are
+    inferred from the values.
 
     Args:
         path: the file.
@@ -43,22 +53,31 @@ class FlatDataset(Dataset):
         super().__init__(path, About())
         names = with_dones(names_in(arrays, answers, path), arrays, answers)
         named = names.named()
-        texts = getattr(arrays, "texts", ())
-        if wrong := [name for key, name in named.items() if key != "episode" and set(name.split(",")) & set(texts)]:
-            raise DatasetError(f"{path}: {', '.join(wrong)} is text; only numbers are read, and texts for episodes")
+        _refuse_texts(path, named, arrays)
         found = {key: find_array(arrays, name, path) for key, name in named.items()}
         self._observations = parts_of(found.pop("observations"), answers.leave_out, path)
         following = found.pop("next_observations", None)
         self._following = None if following is None else parts_of(following, answers.leave_out, path)
         self._actions, self._rewards = found["actions"], found.get("rewards")
+        self._probabilities = {field: found[key] for key, field in PROBABILITIES.items() if key in found}
         self._answers = answers
         self._check_lengths(found, named)
+        self.action_names: list[str] = []
+        """The texts of the actions, in the order of their numbers; empty where actions are numbers."""
+        if named["actions"] in getattr(arrays, "texts", ()):
+            if answers.first_action is not None:
+                raise DatasetError(
+                    f"{path}: {named['actions']} is text, whose texts are numbered from 0; leave out first_action="
+                )
+            self.action_names = _labels(arrays, named["actions"])
         check_actions(self._actions, answers, path)
+        self.about = self._described()
+        self._check_probabilities(named)
         flags = {key: array for key, array in found.items() if key in (*FLAGS, "episode")}
         self._bounds = EpisodeBounds(path, flags, self._observations, self._following, names, answers, arrays)
         self._lengths = (self._bounds.end - self._bounds.first).tolist()
-        self.unused_flags = flags_in(arrays, named.values(), len(self._actions))
-        """Names of arrays that look like flags, and say nothing here."""
+        self.unused = unused_in(arrays, named.values())
+        """Names of arrays that are not read."""
 
     def _check_lengths(self, found: Mapping[str, Any], named: Mapping[str, str]) -> None:
         parts = {named["observations"]: self._observations, named.get("next_observations", ""): self._following or {}}
@@ -78,6 +97,56 @@ class FlatDataset(Dataset):
             raise DatasetError(
                 f"{self.path}: {named['rewards']} has shape {tuple(rewards.shape)}, not one number per step"
             )
+
+    def _check_probabilities(self, named: Mapping[str, str]) -> None:
+        """Refuse probabilities of another shape than one for each step, or for each of its actions.
+
+        Raises:
+            DatasetError: they have, or those of all actions do not sum to 1.
+        """
+        actions = self.about.action_space
+        for key, field in PROBABILITIES.items():
+            if field not in self._probabilities:
+                continue
+            shape = tuple(self._probabilities[field].shape)
+            numbers = math.prod(shape[1:])
+            of_all = actions["n"] if key == "probabilities" and actions is not None else 1
+            if numbers not in (1, of_all):
+                beside = f", or {of_all} for the probabilities of all actions" if of_all > 1 else ""
+                raise DatasetError(
+                    f"{self.path}: {named[key]} has shape {shape}, not one number for each step{beside}; in the names, "
+                    f"log_probabilities are of the actions taken, and probabilities of these, or of all actions"
+                )
+            values = np.asarray(self._probabilities[field][:])
+            sums = values.reshape(len(values), -1).sum(1)
+            # Logarithms, which are negative, have no such sum.
+            if numbers > 1 and (values >= 0).all() and (wrong := np.abs(sums - 1) > _MOST_FROM_ONE).any():
+                raise DatasetError(
+                    f"{self.path}: the probabilities {named[key]} sum to {sums[wrong][0]:g} in row "
+                    f"{int(wrong.argmax())}; name those of all actions, in the order of their numbers"
+                )
+
+    def _described(self) -> About:
+        """Return the spaces of discrete actions and their observations, inferred from the values."""
+        actions = self._actions
+        if actions.dtype.kind not in "iu" or math.prod(actions.shape) != len(actions) or not len(actions):
+            return About()
+        seen, taken = WrittenSpace(None, "observations"), WrittenSpace(None, "actions")
+        taken.add({"": read_actions(actions[:], self._answers)})
+        # Only the values of whole numbers tell their space.
+        is_counted = {
+            name: part.dtype.kind in "iu" and math.prod(part.shape) == len(part)
+            for name, part in self._observations.items()
+        }
+        seen.add(
+            {name: as_columns(part[:] if is_counted[name] else part[:1]) for name, part in self._observations.items()}
+        )
+        further = {ACTION_NAMES: self.action_names} if self.action_names else {}
+        space, probabilities = dict(taken.space()), self._probabilities.get(ACTPROBS)
+        if probabilities is not None and not self.action_names:
+            # The last actions may never have been taken.
+            space["n"] = max(space["n"], math.prod(probabilities.shape[1:]))
+        return About(observation_space=seen.space(), action_space=space, further=further)
 
     def _episodes(self) -> Iterator[Episode]:
         bounds = self._bounds
@@ -100,10 +169,49 @@ class FlatDataset(Dataset):
                 {
                     ACT: read_actions(self._actions[first:end], self._answers),
                     REW: np.asarray(rewards).reshape(-1, 1),
+                    **{
+                        name: np.asarray(array[first:end], np.float64).reshape(end - first, -1)
+                        for name, array in self._probabilities.items()
+                    },
                 },
                 terminated=bool(bounds.terminated[number]),
                 truncated=bool(bounds.truncated[number]),
                 facts=facts,
+            )
+
+
+def _labels(arrays: Any, column: str) -> list[str]:
+    """Return the distinct texts of a table's column of text, sorted."""
+    labels: list[str] = arrays.labels(column)
+    return labels
+
+
+def _refuse_texts(path: Path, named: Mapping[str, str], arrays: Mapping[str, Any]) -> None:
+    """Refuse columns of text in places of numbers, and say how they become numbers.
+
+    Raises:
+        DatasetError: there is one.
+    """
+    texts = getattr(arrays, "texts", ())
+    for key, name in named.items():
+        if key == "episode" or (key == "actions" and name in texts):
+            continue
+        for column in (part.strip() for part in name.split(",")):
+            if column not in texts:
+                continue
+            values = [value for value in _labels(arrays, column) if value]
+            example = values[0] if values else ""
+            shown = ", ".join(map(repr, values[:_MOST_TEXTS])) + (" and others" if len(values) > _MOST_TEXTS else "")
+            as_numbers = (
+                f"a column of 0 and 1, as by pandas: table[{key!r}] = "
+                f"table[{column!r}].isin([{example!r}, ...]).astype(int)"
+                if key in FLAGS
+                else f"a column of numbers, as by pandas: table['number'] = "
+                f"table[{column!r}].map({{{example!r}: 0, ...}})"
+            )
+            raise DatasetError(
+                f"{path}: {column} is text ({shown}), and {key} must be numbers; only episodes, and discrete actions "
+                f"in one column, may be texts. Write {as_numbers}, and name that one"
             )
 
 

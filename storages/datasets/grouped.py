@@ -18,7 +18,7 @@ from storages.datasets.answers import Answers, FlatNames
 from storages.datasets.columns import find_array, parts_of
 from storages.datasets.divided import DividedDataset, EpisodeArrays
 from storages.datasets.hdf5_arrays import Nodes
-from storages.datasets.known_names import DONES, KNOWN, flags_in, names_in, refuse_unknown_end
+from storages.datasets.known_names import DONES, KNOWN, PROBABILITIES, flags_in, names_in, refuse_unknown_end
 from storages.errors import AmbiguousDataError, DatasetError
 
 _ANSWERS = frozenset({"names", "ends", "rewards", "first_action", "leave_out"})
@@ -95,6 +95,7 @@ def _episode(where: str, path: Path, group: Nodes, names: FlatNames, answers: An
         found.get("rewards"),
         ended.get("terminals", answers.ends == "terminated"),
         ended.get("timeouts", answers.ends == "truncated"),
+        fields={field: found[key] for key, field in PROBABILITIES.items() if key in found},
     )
 
 

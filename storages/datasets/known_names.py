@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from storages.datasets.answers import NONE, Answers, FlatNames
 from storages.errors import AmbiguousDataError, DatasetError
+from storages.transition import ACTPROBS, LOGP
 
 D4RL = FlatNames(terminals="terminals", timeouts="timeouts", next_observations="next_observations")
 D3RLPY = FlatNames(terminals="terminals", episode_ends="episode_terminals")
@@ -25,11 +26,17 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "episode_ends": ("episode_terminals", "episode_ends", "next.done"),
     "last_rows": ("is_last",),
     "episode": ("episode", "episode_id", "episode_ids", "episode_index", "traj_id", "trajectory_id"),
+    "log_probabilities": (LOGP, "log_probabilities", "log_probability", "log_probs", "log_prob", "logp"),
+    "probabilities": (ACTPROBS, "action_probabilities", "action_probs"),
 }
 """Names that are recognised, by argument name of :class:`FlatNames`."""
+PROBABILITIES = {"log_probabilities": LOGP, "probabilities": ACTPROBS}
+"""Fields of a transition with the probabilities of actions, by argument name of :class:`FlatNames`."""
 DONES = ("dones", "done")
 """Names of flags of which it depends on the library whether they are true at time limits."""
-_ONE_OF_SEVERAL = frozenset({"observations", "actions", "rewards", "episode", "next_observations"})
+_ONE_OF_SEVERAL = frozenset(
+    {"observations", "actions", "rewards", "episode", "next_observations", "log_probabilities", "probabilities"}
+)
 """Roles of which the first name is taken where a file has several; two flags of one role may contradict each other."""
 _LIKE_A_FLAG = re.compile(
     r"done|termin|trunc|time.?out|(^|[^a-z])(end|last|first|start|final|limit|reset|absorb)|finish|episode|traj", re.I
@@ -80,6 +87,13 @@ def names_in(arrays: Mapping[str, Any], answers: Answers, path: Path) -> FlatNam
         names = replace(names, rewards=None if answers.rewards == NONE else answers.rewards)
     elif names.rewards is None and answers.names is None:
         raise AmbiguousDataError(f"{path} has no array of a known name for {NO_REWARDS}; it has {', '.join(arrays)}")
+    if answers.names is not None:
+        # The names of fields of a transition mean one thing only.
+        names = replace(
+            names,
+            log_probabilities=names.log_probabilities or (LOGP if LOGP in arrays else None),
+            probabilities=names.probabilities or (ACTPROBS if ACTPROBS in arrays else None),
+        )
     if answers.timeouts not in (None, NONE):
         names = replace(names, timeouts=answers.timeouts)
     return names if answers.episode is None else replace(names, episode=answers.episode)
@@ -113,6 +127,20 @@ def flags_in(arrays: Mapping[str, Any], used: Iterable[str], rows: int | None = 
     """
     taken = {part for name in used for part in (name, *name.split(","))}
     return [name for name in arrays if name not in taken and _looks_like_flags(name, arrays, rows)]
+
+
+def unused_in(arrays: Mapping[str, Any], used: Iterable[str]) -> list[str]:
+    """Return the names of arrays that are not used, with those of columns that cannot be read.
+
+    Args:
+        arrays: all arrays of the file by name.
+        used: names of those that are used; names joined by commas are several.
+    """
+    taken = {part.strip() for name in used for part in ((name,) if name in arrays else name.split(","))}
+    columns_of = getattr(arrays, "columns_of", lambda name: [name])
+    columns = {column for name in taken for column in columns_of(name)}
+    there = dict.fromkeys([*(column for name in arrays for column in columns_of(name)), *getattr(arrays, "unread", ())])
+    return [column for column in there if column not in columns]
 
 
 def refuse_unclear(path: Path, missing: str, flags: Iterable[str]) -> NoReturn:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.datasets.dataset import About, Dataset, layout_of
+from storages.datasets.dataset import ACTION_NAMES, About, Dataset, layout_of
 from storages.datasets.spaces import union_of
 from storages.episode import Episode
 from storages.errors import DatasetError
@@ -44,12 +44,19 @@ def about_merged(datasets: Sequence[Dataset]) -> About:
     """Merge the metadata of several data sets.
 
     Raises:
-        DatasetError: their fields or spaces differ; the text names two data sets for which they do.
+        DatasetError: their fields, spaces or names of actions differ; the text names two data sets for which they do.
     """
     first, *others = datasets
-    about, layout = replace(first.about, dataset_id=None, further={}), _layout(first)
+    names = first.about.further.get(ACTION_NAMES)
+    further = {} if names is None else {ACTION_NAMES: names}
+    about, layout = replace(first.about, dataset_id=None, further=further), _layout(first)
     for dataset in others:
         where = f"{first.path} and {dataset.path}"
+        if (theirs := dataset.about.further.get(ACTION_NAMES)) != names:
+            raise DatasetError(
+                f"{where} number their actions differently, {names or 'without names'} and "
+                f"{theirs or 'without names'}; merge the tables before they are converted, or give actions as numbers"
+            )
         if (other := _layout(dataset)) != layout:
             differing = [
                 f"{name} {layout.get(name, 'nothing')} beside {other.get(name, 'nothing')}"

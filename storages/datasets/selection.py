@@ -1,7 +1,7 @@
 """Selection of the episodes of a data set: by return, success or at random, and a train-validation split."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -58,6 +58,13 @@ class SelectEpisodes(Setting):
                 f"SelectEpisodes: min_return must not be above max_return, got {self.min_return:g} and "
                 f"{self.max_return:g}"
             )
+
+    def __repr__(self) -> str:
+        """Return what is chosen: the fields that are not at their defaults."""
+        chosen = [
+            (each.name, getattr(self, each.name)) for each in fields(self) if getattr(self, each.name) != each.default
+        ]
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in chosen)})"
 
     def numbers(self, returns: Sequence[float], succeeded: Sequence[bool | None]) -> NDArray[np.int64]:
         """Return the numbers of the selected episodes, in order.

@@ -19,6 +19,10 @@ class Columns(Protocol):
     """The columns of a table that are numbers, lists of numbers, or texts."""
 
     @property
+    def unread(self) -> Sequence[str]:
+        """Names of the other columns, such as those of times."""
+
+    @property
     def names(self) -> Sequence[str]:
         """Names of the columns, in order."""
 
@@ -31,7 +35,10 @@ class Columns(Protocol):
         """Names of columns of booleans."""
 
     def read(self, name: str) -> Array:
-        """Read a column (N, ...), one of text as a number for each distinct text."""
+        """Read a column (N, ...), one of text as the numbers of its texts in :meth:`labels`."""
+
+    def labels(self, name: str) -> list[str]:
+        """Return the distinct texts of a column of text, sorted."""
 
 
 class CsvColumns:
@@ -58,13 +65,16 @@ class CsvColumns:
         self.texts = frozenset(name for name, kind in kinds.items() if _is_text(pa.types, kind))
         self.booleans = frozenset(name for name, kind in kinds.items() if pa.types.is_boolean(kind))
         self.names = [name for name, kind in kinds.items() if name in self.texts or _is_numeric(pa.types, kind)]
+        self.unread = [name for name in kinds if name not in self.names]
 
     def read(self, name: str) -> Array:
         """Return a column (N,)."""
-        column = self._table.column(name)
-        if name in self.texts:
-            column = column.dictionary_encode()
-        return _as_array(column, f"{self._path}: {name}")
+        where, column = f"{self._path}: {name}", self._table.column(name)
+        return _numbered(column.dictionary_encode(), where)[0] if name in self.texts else _as_array(column, where)
+
+    def labels(self, name: str) -> list[str]:
+        """Return the distinct texts of a column of text, sorted."""
+        return _numbered(self._table.column(name).dictionary_encode(), f"{self._path}: {name}")[1]
 
 
 class ParquetColumns:
@@ -85,9 +95,18 @@ class ParquetColumns:
         self.texts = frozenset(name for name, kind in kinds.items() if _is_text(pa.types, kind))
         self.booleans = frozenset(name for name, kind in kinds.items() if pa.types.is_boolean(kind))
         self.names = [name for name, kind in kinds.items() if name in self.texts or _is_numeric(pa.types, kind)]
+        self.unread = [name for name in kinds if name not in self.names]
 
     def read(self, name: str) -> Array:
         """Read a column (N, ...) of all files."""
+        where, column = f"{self._path}: {name}", self._read(name)
+        return _numbered(column, where)[0] if name in self.texts else _as_array(column, where)
+
+    def labels(self, name: str) -> list[str]:
+        """Return the distinct texts of a column of text, sorted."""
+        return _numbered(self._read(name), f"{self._path}: {name}")[1]
+
+    def _read(self, name: str) -> Any:
         # Texts stay codes of distinct ones: a text that repeats takes its bytes once.
         dictionary = [name] if name in self.texts else None
         chunks: list[Any] = []
@@ -106,7 +125,7 @@ class ParquetColumns:
         kinds = {chunk.type for chunk in chunks}
         if len(kinds) > 1:
             raise DatasetError(f"{self._path}: {name} has different types in its files: {sorted(map(str, kinds))}")
-        return _as_array(self._arrow.chunked_array(chunks), f"{self._path}: {name}")
+        return self._arrow.chunked_array(chunks)
 
     @cached_property
     def metadata(self) -> Any:
@@ -182,8 +201,6 @@ def _as_array(column: Any, where: str) -> Array:
     """
     import pyarrow as pa
 
-    if pa.types.is_dictionary(column.type):
-        column = pa.chunked_array([chunk.indices for chunk in column.unify_dictionaries().chunks], pa.int32())
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
@@ -204,6 +221,27 @@ def _as_array(column: Any, where: str) -> Array:
     _refuse_missing(array, where)
     values: Array = array.to_numpy(zero_copy_only=False)
     return values.reshape(shape)
+
+
+def _numbered(column: Any, where: str) -> tuple[Array, list[str]]:
+    """Return a column of a dictionary's texts as numbers (N,), and the texts that occur, sorted.
+
+    Raises:
+        DatasetError: texts are missing.
+    """
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        # Files of several types are read without dictionaries.
+        column = column.dictionary_encode()
+    chunks = column.unify_dictionaries().chunks
+    codes = _as_array(pa.chunked_array([chunk.indices for chunk in chunks], column.type.index_type), where)
+    occurring, codes = np.unique(codes, return_inverse=True)
+    texts = np.array(chunks[0].dictionary.to_pylist() if chunks else [], object)[occurring]
+    order = np.argsort(texts)
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks[codes.reshape(-1)], [str(text) for text in texts[order]]
 
 
 def _refuse_missing(array: Any, where: str) -> None:

@@ -2,7 +2,7 @@
 
 A column of lists of one length is an array (N, k). Columns that differ by a number at the end of their names, such as
 ``obs_0`` and ``obs_1``, are together the array of the name before it, ``obs``; columns with a common name before a dot,
-such as ``observation.state``, are parts of it. Columns of text can only number episodes.
+such as ``observation.state``, are parts of it. Columns of text number episodes, or are discrete actions.
 """
 
 import re
@@ -92,8 +92,23 @@ class TableArrays(Mapping[str, Any]):
 
     @property
     def texts(self) -> frozenset[str]:
-        """Names of columns of text, which are read as a number for each distinct text."""
+        """Names of columns of text, which are read as the numbers of their texts in :meth:`labels`."""
         return self._columns.texts
+
+    @property
+    def unread(self) -> list[str]:
+        """Names of columns that are neither numbers nor texts, such as times."""
+        return list(self._columns.unread)
+
+    def labels(self, name: str) -> list[str]:
+        """Return the distinct texts of a column of text, sorted."""
+        return self._columns.labels(name)
+
+    def columns_of(self, name: str) -> list[str]:
+        """Return the names of the columns of an array."""
+        if name in self._columns.names:
+            return [name]
+        return self._joined.get(name) or self._groups.get(name) or [name]
 
     def is_boolean(self, name: str) -> bool:
         """Whether a column holds booleans."""

@@ -22,7 +22,7 @@ from pytorchrl.commands.shared import check_counts, check_seed
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.pictures.dataset_plot import plot_dataset, refuse_other_suffix
 from pytorchrl.logging.pictures.dataset_sample import data_warnings, sample_of
-from pytorchrl.logging.tables.dataset_report import dataset_report, datasets_table
+from pytorchrl.logging.tables.dataset_report import dataset_report, datasets_table, numbered_actions
 from pytorchrl.terminal import TextConsole, tell
 from storages.datasets import (
     Dataset,
@@ -37,6 +37,8 @@ from storages.datasets import (
 )
 from storages.errors import DatasetError
 
+_MOST_NAMES = 12
+"""Names of arrays that are not used, of which a line is printed."""
 Picture = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="")]
 
 
@@ -95,7 +97,20 @@ def convert(
     """
     format_for(output, format)
     dataset = opened(source, answers)
+    for sentence in reading_of(dataset):
+        tell(sentence)
     write(output, dataset, len(dataset), format, dataset.about)
+
+
+def reading_of(dataset: Dataset) -> list[str]:
+    """Return how the columns of a table or of flat arrays are read, as far as it is not said by their user."""
+    said, actions = [], numbered_actions(dataset.about)
+    if actions:
+        said.append(f"The actions are texts, numbered in their order: {', '.join(actions)}")
+    if unused := getattr(dataset, "unused", ()):
+        more = f" and {len(unused) - _MOST_NAMES} more" if len(unused) > _MOST_NAMES else ""
+        said.append(f"Not used: {', '.join(unused[:_MOST_NAMES])}{more}")
+    return said
 
 
 def merge(

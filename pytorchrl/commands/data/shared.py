@@ -34,7 +34,8 @@ class AnswerOptions:
 
     Args:
         names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done;
-            several columns are one array, joined by commas: observations x,v,angle.
+            several columns are one array, joined by commas: observations x,v,angle. Further ones are timeouts,
+            episode_starts, episode_ends, last_rows, next_observations, episode, log_probabilities, probabilities.
         ends: how episodes ended, in files that only mark where they ended. Without final observations, the last step
             of a terminated episode is read; that of any other is left out.
         timeouts: the array that is true where a time limit ended an episode; none, if none ever did.

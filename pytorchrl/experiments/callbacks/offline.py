@@ -15,7 +15,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.experiments.callbacks.callback import TrainingRun
 from pytorchrl.experiments.callbacks.of_data import EvaluateOnData, episodes_with_steps, spaces_of
-from pytorchrl.experiments.policies.fitted_q import FittedQ
+from pytorchrl.experiments.policies.fitted_q import FittedQ, scale_of, weight_decay_for
 from pytorchrl.scheme.collector import to_device
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.scheme import Scheme
@@ -136,10 +136,19 @@ class FittedQEvaluation(EvaluateOnData):
         Raises:
             ValueError: the actor is recurrent, or the policy uses rewards.
         """
-        seed = self.seed(scheme)
-        q = FittedQ(scheme.algorithm, scheme.factories[1], spaces_of(scheme), seed, self.lr, self.polyak)
+        data, algorithm = self.data(scheme), scheme.algorithm
+        q = FittedQ(
+            algorithm,
+            scheme.factories[1],
+            spaces_of(scheme),
+            self.seed(scheme),
+            self.lr,
+            self.polyak,
+            scale_of(episodes_with_steps(data), algorithm.gamma),
+            weight_decay_for(data.steps, self.mini_batch_size, self.lr),
+        )
         loss = q.fit(self.storage(scheme, like_the_run=False).generate_batches(self.updates, self.mini_batch_size))
-        starts = to_device(first_observations(episodes_with_steps(self.data(scheme))), scheme.device)
+        starts = to_device(first_observations(episodes_with_steps(data)), scheme.device)
         return {"fitted_q_value": float(q.at(starts).mean()), "fitted_q_loss": loss}
 
 

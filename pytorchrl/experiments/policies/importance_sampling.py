@@ -49,6 +49,8 @@ class ImportanceEstimates:
     Robust Off-policy Value Evaluation for Reinforcement Learning", arXiv 1511.03722, equation 10)."""
     effective_episodes: float
     """``(sum w)^2 / sum w^2`` of the episodes' whole weights: how many episodes without weights would tell as much."""
+    followed: float
+    """Share of the steps whose action the policy may take, that is, whose ratio is not 0."""
 
 
 def importance_estimates(
@@ -76,6 +78,7 @@ def importance_estimates(
         ),
         doubly_robust=_estimate(float(robust.mean()), means[1]),
         effective_episodes=effective_sample_size(weights[:, -1]),
+        followed=float(np.concatenate([episode.ratios > 0 for episode in episodes]).mean()),
     )
 
 

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.explorers import Exploration
-from pytorchrl.experiments.policies.fitted_q import FittedBehaviour, FittedQ, FittedValue, best_actions
+from pytorchrl.experiments.policies.fitted_q import (
+    CHOICE2,
+    FittedBehaviour,
+    FittedQ,
+    FittedValue,
+    best_actions,
+    check_needs_no_history,
+    scale_of,
+    weight_decay_for,
+)
 from pytorchrl.experiments.policies.importance_sampling import (
     ImportanceEstimates,
     WeightedEpisode,
@@ -34,6 +43,10 @@ from storages.transition import ACT, REW
 Floats = NDArray[np.float64]
 _LAST_PART = 0.25
 """Share of the updates over which a fit should no longer change."""
+_PASSES, _FEWEST_UPDATES, _MOST_UPDATES = 200, 1_000, 5_000
+"""Passes over the data that a fit makes, between these numbers of updates."""
+_BEYOND_RETURNS, _BEYOND_ZERO = 0.5, 0.1
+"""How far a value may leave the range of the data's returns: shares of its width, and of its largest magnitude."""
 _MOST_UPDATES_OF_CLONE = 2_000
 _Z = 1.959964
 """Quantile 0.975 of the normal distribution."""
@@ -45,17 +58,23 @@ class FitSettings:
 
     Args:
         fits: number of fits on resampled episodes, at least 2, beside that on all of them.
-        updates: of each fit.
+        updates: of each fit; None makes 200 passes over the data, from 1,000 to 5,000 updates.
         mini_batch_size: transitions of an update.
         lr: learning rate.
         polyak: share of the target network that is kept at each update.
     """
 
     fits: int = 10
-    updates: int = 5_000
+    updates: int | None = None
     mini_batch_size: int = 128
     lr: float = 1e-3
     polyak: float = 0.95
+
+    def updates_for(self, steps: int) -> int:
+        """Return the updates of each fit to data of so many transitions."""
+        if self.updates is not None:
+            return self.updates
+        return min(max(math.ceil(_PASSES * steps / self.mini_batch_size), _FEWEST_UPDATES), _MOST_UPDATES)
 
 
 @dataclass(frozen=True)
@@ -77,6 +96,14 @@ class ValueFromData:
     """Where the probabilities of the data's actions are from."""
     last_change: float
     """Mean change of a fit's value over the last quarter of its updates."""
+    possible: tuple[float, float]
+    """Smallest and largest discounted return of an episode of the data."""
+    fits: int
+    """Number of fits for the policy, that on all episodes included."""
+    fits_beyond: int
+    """How many of them have a value that is far out of this range: they diverged, or no episode tells of the value."""
+    updates: int
+    """Of each fit."""
     episodes: int
     steps: int
     terminated: int
@@ -91,7 +118,7 @@ def value_from_data(
     episodes: Sequence[Episode],
     settings: FitSettings = FitSettings(),
     seed: int = 0,
-    after_first: Callable[[float], None] | None = None,
+    after_first: Callable[[float, int], None] | None = None,
 ) -> ValueFromData:
     """Estimate the value of a policy's greedy actions, which :func:`load_policy` takes, without an environment.
 
@@ -105,7 +132,7 @@ def value_from_data(
         episodes: all are held in memory.
         settings: of the fits, which take nearly all of the time.
         seed: of all random numbers.
-        after_first: called with the seconds of the first fit, after it.
+        after_first: called after the first fit, with its seconds and the number of all fits.
 
     Raises:
         ValueError: the policy is recurrent or uses rewards, the data have other observations than it takes, or there
@@ -116,19 +143,20 @@ def value_from_data(
         raise ValueError(
             f"an interval needs at least two episodes and two fits, got {len(episodes)} and {settings.fits}"
         )
+    check_needs_no_history(algorithm)
     _refuse_other_observations(episodes[0], algorithm.actor.observation_space)
     fits = _Fits(algorithm, actor_factory, episodes, settings, np.random.SeedSequence(seed))
     random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     everything = np.arange(len(episodes))
     q, first_change = fits.fitted_q(everything, 0)
     if after_first is not None:
-        after_first(time.perf_counter() - begun)
+        after_first(time.perf_counter() - begun, fits.count)
     initial, returns = fits.initial_values(q), fits.behaviour_values()
-    value, changes, values, differences = initial.mean(), [first_change], [], []
+    value, changes, values, differences = float(initial.mean()), [first_change], list[float](), list[float]()
     for number in range(1, settings.fits + 1):
         drawn = random.integers(len(episodes), size=len(episodes))
         of_drawn, change = fits.fitted_q(drawn, number)
-        values.append(fits.initial_values(of_drawn)[drawn].mean())
+        values.append(float(fits.initial_values(of_drawn)[drawn].mean()))
         differences.append(values[-1] - returns[drawn].mean())
         changes.append(change)
     importance, source = None, None
@@ -136,13 +164,17 @@ def value_from_data(
         weighted, source = fits.weighted_episodes(q)
         importance = importance_estimates(weighted, algorithm.gamma, random)
     return ValueFromData(
-        policy=_of_few(float(value), values),
+        policy=_of_few(value, values),
         behaviour=_mean(returns, random),
         difference=_of_few(float(value - returns.mean()), differences),
         behaviour_return=_mean(np.array([return_of(episode) for episode in episodes]), random),
         importance=importance,
         probabilities=source,
         last_change=float(np.mean(changes)),
+        possible=(float(returns.min()), float(returns.max())),
+        fits=1 + len(values),
+        fits_beyond=_beyond([value, *values], returns),
+        updates=fits.updates,
         episodes=len(episodes),
         steps=sum(map(len, episodes)),
         terminated=sum(episode.terminated for episode in episodes),
@@ -170,10 +202,19 @@ class _Fits:
         )
         firsts = [observations_of(episode, algorithm.device, slice(1)) for episode in episodes]
         self._starts = _joined(firsts)
+        self.updates = settings.updates_for(sum(map(len, episodes)))
+        """Of each fit."""
+        self._choices = [self._chosen_in(episode) for episode in episodes]
+        self._cut = [row for row, episode in enumerate(episodes) if not episode.terminated]
+
+    @property
+    def count(self) -> int:
+        """Number of fits: for the policy, and one for the data's own where episodes did not terminate."""
+        return 1 + self._settings.fits + bool(self._cut)
 
     def fitted_q(self, drawn: NDArray[np.int64], number: int) -> tuple[FittedQ, float]:
         """Return a Q-function fitted to the drawn episodes, and the change of its value at the end."""
-        q = FittedQ(*self._given(number), self._settings.lr, self._settings.polyak)
+        q = FittedQ(*self._given(number), **self._fitting(drawn))
         return q, self._fit(q, drawn, number)
 
     def initial_values(self, of: FittedValue) -> Floats:
@@ -184,12 +225,12 @@ class _Fits:
         """Return the discounted return of each episode, which goes on with a fitted value unless it terminated."""
         gamma = self._algorithm.gamma
         returns = np.array([_discounted(_rewards(episode), gamma) for episode in self._episodes])
-        cut = [row for row, episode in enumerate(self._episodes) if not episode.terminated]
-        if cut:
+        if self._cut:
             number = self._settings.fits + 1
-            behaviour = FittedBehaviour(*self._given(number), self._settings.lr, self._settings.polyak)
-            self._fit(behaviour, np.arange(len(self._episodes)), number)
-            for row in cut:
+            everything = np.arange(len(self._episodes))
+            behaviour = FittedBehaviour(*self._given(number), **self._fitting(everything))
+            self._fit(behaviour, everything, number)
+            for row in self._cut:
                 returns[row] += gamma ** len(self._episodes[row]) * self._value_after(behaviour, self._episodes[row])
         return returns
 
@@ -202,15 +243,14 @@ class _Fits:
         else:
             clone, source = self._clone(), "cloned"
             known = [clone.probabilities(episode) for episode in self._episodes]
-        return [self._weighted(*each, q) for each in zip(self._episodes, known, strict=True)], source
+        return [self._weighted(*each, q) for each in zip(self._episodes, self._choices, known, strict=True)], source
 
-    def _weighted(self, episode: Episode, probabilities: Floats, q: FittedQ) -> WeightedEpisode:
+    def _weighted(self, episode: Episode, choices: torch.Tensor, probabilities: Floats, q: FittedQ) -> WeightedEpisode:
         algorithm = self._algorithm
         seen = observations_of(episode, algorithm.device)
         stored = torch.from_numpy(np.ascontiguousarray(episode.fields[ACT])).to(algorithm.device)
         taken = algorithm.codec.from_storage(stored)
-        exploration = Exploration(algorithm.codec, 1, algorithm.device, self._seed, deterministic=True)
-        agrees = _numbers((best_actions(algorithm, seen, exploration) == taken).double())
+        agrees = _numbers((choices[:-1] == taken).double())
         return WeightedEpisode(
             ratios=agrees / probabilities,
             rewards=_rewards(episode),
@@ -224,29 +264,50 @@ class _Fits:
         order = np.random.default_rng(self._seed.spawn(1)[0]).permutation(len(self._episodes))
         held_out = order[: max(1, len(order) // 5)]
         clone = Clone(*self._given(self._settings.fits + 2))
-        updates = min(self._settings.updates, _MOST_UPDATES_OF_CLONE)
+        updates = min(self.updates, _MOST_UPDATES_OF_CLONE)
         learnt = self._storage(order[len(held_out) :], self._settings.fits + 2)
         clone.fit(learnt, [self._episodes[row] for row in held_out], updates, self._settings.mini_batch_size)
         return clone
 
     def _fit(self, value: FittedValue, drawn: NDArray[np.int64], number: int) -> float:
         storage, size = self._storage(drawn, number), self._settings.mini_batch_size
-        last = max(1, int(self._settings.updates * _LAST_PART))
-        if self._settings.updates > last:
-            value.fit(storage.generate_batches(self._settings.updates - last, size))
+        last = max(1, int(self.updates * _LAST_PART))
+        if self.updates > last:
+            value.fit(storage.generate_batches(self.updates - last, size))
         before = self.initial_values(value)[drawn].mean()
         value.fit(storage.generate_batches(last, size))
         return float(self.initial_values(value)[drawn].mean() - before)
 
     def _storage(self, drawn: NDArray[np.int64], number: int) -> Storage:
         """Return a storage of the drawn episodes, in which one that is drawn twice is twice."""
-        chosen = [self._episodes[row] for row in drawn]
+        chosen = [self._with_choices(row) for row in drawn]
         made = ReplayBuffer.create_factory(size=sum(map(len, chosen)))
         algorithm = self._algorithm
         storage: Storage = made(algorithm.device, algorithm.actor, algorithm, DatasetEnvs(self._envs))
         fill(storage, chosen, envs=self._envs)
         storage.seed(self._seed_of(number, 1))
         return storage
+
+    def _fitting(self, drawn: NDArray[np.int64]) -> dict[str, Any]:
+        """Return the settings of a fit to the drawn episodes."""
+        drawn_episodes, settings = [self._episodes[row] for row in drawn], self._settings
+        return {
+            "lr": settings.lr,
+            "polyak": settings.polyak,
+            "scale": scale_of(drawn_episodes, self._algorithm.gamma),
+            "weight_decay": weight_decay_for(sum(map(len, drawn_episodes)), settings.mini_batch_size, settings.lr),
+        }
+
+    def _with_choices(self, row: int) -> Episode:
+        """Return an episode with the fields that fits read, among them the policy's actions after each step."""
+        episode, following = self._episodes[row], self._choices[row][1:].cpu().numpy()
+        return replace(episode, fields={ACT: episode.fields[ACT], REW: episode.fields[REW], CHOICE2: following})
+
+    def _chosen_in(self, episode: Episode) -> torch.Tensor:
+        """Return the policy's actions in all observations of an episode, (L + 1, *action), in the networks' scaling."""
+        algorithm, everything = self._algorithm, slice(None)
+        exploration = Exploration(algorithm.codec, 1, algorithm.device, self._seed, deterministic=True)
+        return best_actions(algorithm, observations_of(episode, algorithm.device, everything), exploration)
 
     def _given(self, number: int) -> tuple[Algorithm, Factory[Actor], Any, np.random.SeedSequence]:
         return self._algorithm, self._actor_factory, self._envs, self._seed_of(number, 0)
@@ -274,6 +335,13 @@ def _refuse_other_observations(episode: Episode, space: spaces.Space[Any]) -> No
             f"the policy takes observations of {space}, and those of the data are {shown}; name data of the "
             f"environment that it was trained for"
         )
+
+
+def _beyond(values: Sequence[float], returns: Floats) -> int:
+    """Return how many values are far out of the range of returns."""
+    low, high = float(returns.min()), float(returns.max())
+    allowed = _BEYOND_RETURNS * (high - low) + _BEYOND_ZERO * max(abs(low), abs(high))
+    return sum(not low - allowed <= value <= high + allowed for value in values)
 
 
 def _rewards(episode: Episode) -> Floats:

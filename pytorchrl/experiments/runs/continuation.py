@@ -43,7 +43,7 @@ def resume_command(folder: Path, modules: Iterable[str] = (), data_sets: Sequenc
 def next_commands(
     folder: Path, modules: Iterable[str] | None, data_sets: Sequence[str], target_steps: int
 ) -> dict[str, str]:
-    """Return what can be done with a complete run: to play the policy, to plot curves, to train on.
+    """Return what can be done with a complete run: to play or evaluate the policy, to plot curves, to train on.
 
     Args:
         folder: the run folder.
@@ -58,7 +58,9 @@ def next_commands(
     imports = [word for module in modules for word in ("--import", module)]
     play = shlex.join([_python(), "-m", "pytorchrl", "play", str(folder), *imports])
     more = f"{resume_command(folder, modules, data_sets)} --target-steps {2 * target_steps}"
-    return {"play": play, "plot": plot, "train on": more}
+    evaluate = [_python(), "-m", "pytorchrl", "evaluate", str(folder), "--data", *data_sets[:1], *imports]
+    on_data = {"evaluate": shlex.join(evaluate)} if data_sets else {}
+    return {"play": play, **on_data, "plot": plot, "train on": more}
 
 
 def data_sets_of(factories: Iterable[Factory[Any]]) -> list[str]:

@@ -14,6 +14,8 @@ from storages.transition import ACT, REW, Array
 _MOST_STEPS = 20_000
 _AT_A_BOUND = 0.5
 """Share of actions at a bound of the space from which on there is a warning."""
+_MOST_SHOWN = 8
+"""Numbers that a warning lists."""
 _UNFINISHED = 0.2
 """Share of unfinished episodes from which on there is a warning."""
 
@@ -32,8 +34,8 @@ class DatasetSample:
     """(steps, *action): of the same steps."""
     rewards: NDArray[np.float64]
     """(steps,): of the same steps."""
-    equal_episodes: int
-    """Episodes that repeat an earlier one in all actions and rewards."""
+    equal_episodes: tuple[tuple[int, int], ...]
+    """Numbers of the episodes that repeat an earlier one in all actions and rewards, and of the earlier ones."""
     bad_numbers: int
     """Numbers of observations, actions and rewards of all steps that are NaN or infinite."""
 
@@ -45,13 +47,15 @@ def sample_of(dataset: Dataset, episodes: Iterable[Episode]) -> DatasetSample:
         ValueError: it has no step.
     """
     stride = max(1, -(-dataset.steps // _MOST_STEPS))
-    of_episodes, steps, seen, equal, bad, offset = [], [], set[int](), 0, 0, 0
-    for episode in episodes:
+    of_episodes, steps, seen, bad, offset = [], [], dict[int, int](), 0, 0
+    equal = list[tuple[int, int]]()
+    for number, episode in enumerate(episodes):
         actions, rewards = episode.fields[ACT], episode.fields[REW]
         of_episodes.append((return_of(episode), len(episode), episode.terminated, episode.truncated))
         content = hash((actions.tobytes(), rewards.tobytes()))
-        equal += content in seen
-        seen.add(content)
+        earlier = seen.setdefault(content, number)
+        if earlier != number:
+            equal.append((number, earlier))
         bad += sum(_bad(part) for part in (*_parts(episode.observations), actions, rewards))
         rows = slice(offset, None, stride)
         steps.append((_flat(episode.observations, len(episode))[rows], actions[rows], rewards[rows, 0]))
@@ -62,7 +66,7 @@ def sample_of(dataset: Dataset, episodes: Iterable[Episode]) -> DatasetSample:
     returns, lengths, terminated, truncated = (np.array(column) for column in zip(*of_episodes, strict=True))
     observations, kept_actions, kept_rewards = (np.concatenate(column) for column in zip(*steps, strict=True))
     return DatasetSample(
-        returns, lengths, terminated, truncated, observations, kept_actions, kept_rewards, int(equal), int(bad)
+        returns, lengths, terminated, truncated, observations, kept_actions, kept_rewards, tuple(equal), int(bad)
     )
 
 
@@ -79,7 +83,13 @@ def data_warnings(sample: DatasetSample, action_space: Mapping[str, Any] | None)
     elif np.ptp(sample.rewards) == 0 and len(sample.rewards) > 1:
         found.append(f"All rewards are {sample.rewards[0]:g}; returns differ only by the lengths of episodes.")
     if sample.equal_episodes:
-        found.append(f"{sample.equal_episodes:,} episodes repeat an earlier one in all actions and rewards.")
+        pairs = sample.equal_episodes
+        shown = ", ".join(f"{number} that of {earlier}" for number, earlier in pairs[:_MOST_SHOWN])
+        more = f" and {len(pairs) - _MOST_SHOWN:,} more" if len(pairs) > _MOST_SHOWN else ""
+        repeat = "episode repeats" if len(pairs) == 1 else "episodes repeat"
+        found.append(
+            f"{len(pairs):,} {repeat} all actions and rewards of an earlier one (counted from 0): {shown}{more}."
+        )
     unfinished = float(np.mean(~sample.terminated & ~sample.truncated))
     if unfinished >= _UNFINISHED:
         found.append(f"{unfinished:.0%} of the episodes break off: they are neither terminated nor truncated.")
@@ -109,8 +119,8 @@ def _data_warnings_actions(actions: Array, space: Mapping[str, Any] | None) -> I
 
 
 def _listed(numbers: NDArray[np.int64]) -> str:
-    shown = ", ".join(map(str, numbers[:8]))
-    return f"{shown} and {len(numbers) - 8:,} more" if len(numbers) > 8 else shown
+    shown = ", ".join(map(str, numbers[:_MOST_SHOWN]))
+    return f"{shown} and {len(numbers) - _MOST_SHOWN:,} more" if len(numbers) > _MOST_SHOWN else shown
 
 
 def _parts(observations: Observations) -> list[Array]:

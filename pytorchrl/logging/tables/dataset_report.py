@@ -13,7 +13,7 @@ from pytorchrl.logging.tables.storage_report import episodes_tables, fields_tabl
 from pytorchrl.terminal import printable
 from storages.core.ring.summary import ENDINGS, EpisodeSummary, Field
 from storages.datasets import About, Dataset, normalised, open_dataset, references_of, return_of
-from storages.datasets.dataset import layout_of
+from storages.datasets.dataset import ACTION_NAMES, layout_of
 from storages.episode import Episode
 from storages.errors import PersistenceError
 
@@ -80,6 +80,12 @@ def _fields(episode: Episode) -> list[Field]:
     ]
 
 
+def numbered_actions(about: About) -> list[str]:
+    """Return the numbers and the names of discrete actions, ``0 high``; none where they have no names."""
+    names = about.further.get(ACTION_NAMES)
+    return [f"{number} {name}" for number, name in enumerate(names)] if isinstance(names, list | tuple) else []
+
+
 def format_scores(about: About, returns: Sequence[float]) -> str | None:
     """Return the mean return of episodes as a normalised score; None where the data set has no reference returns."""
     references = references_of(about)
@@ -105,7 +111,8 @@ def _heading(dataset: Dataset, returns: Sequence[float], steps: int) -> Table:
         ("Author", ", ".join(about.author)),
         ("Merged from", ", ".join(about.combined_datasets)),
         ("Description", about.description),
-        ("Not used", ", ".join(getattr(dataset, "unused_flags", ()))),
+        ("Actions", ", ".join(numbered_actions(about))),
+        ("Not used", ", ".join(getattr(dataset, "unused", ()))),
     )
     for name, value in rows:
         if value:

@@ -15,7 +15,7 @@ from pytorchrl.commands.table import DATA_COMMANDS
 from pytorchrl.experiments import collect_demonstrations
 from storages import Episode
 from storages.datasets import FORMATS, episodes_of, fill, open_dataset, return_of, write_dataset
-from storages.transition import ACT, REW
+from storages.transition import ACT, ACTPROBS, REW
 from tests.support.compositions import dqn_scheme
 from tests.support.layouts import LAYOUTS, check_read
 from tests.support.toys import Counter
@@ -149,6 +149,26 @@ def test_a_log_of_unknown_names_is_converted_with_the_names_of_its_columns(comma
     assert [len(one) for one in open_dataset(tmp_path / "limited.npz")] == [2, 2, 2, 1]
     command("convert", path, tmp_path / "paid.npz", *names, "--timeouts", "none", "--rewards", "none")
     assert [return_of(one) for one in open_dataset(tmp_path / "paid.npz")] == [0, 0]
+
+
+def test_a_table_keeps_its_logged_probabilities_and_says_what_it_does_not_use(command: Any, tmp_path: Path) -> None:
+    path, output = tmp_path / "ward.csv", tmp_path / "ward.npz"
+    rows = [
+        f"{t},{('low', 'none')[t % 2]},0.25,0.75,1,{t // 5},{int(t == 4)},ward {t},2025-01-0{t % 9 + 1}"
+        for t in range(10)
+    ]
+    path.write_text("\n".join(["pressure,dose,p_low,p_none,paid,stay,ended,place,day", *rows]))
+    names = ["observations", "pressure", "actions", "dose", "rewards", "paid", "terminals", "ended"]
+    printed = command("convert", path, output, "--episode", "stay", "--names", *names, "probabilities", "p_low,p_none")
+    assert "The actions are texts, numbered in their order: 0 low, 1 none" in printed
+    assert "Not used: place, day" in printed
+    converted = open_dataset(output)
+    first = next(iter(converted))
+    assert first.fields[ACT][:2].tolist() == [[0], [1]]
+    assert first.fields[ACTPROBS].tolist() == [[0.25, 0.75]] * 5
+    assert "0 low, 1 none" in command("show", output)
+    printed = command("convert", path, tmp_path / "other.npz", "--episode", "stay", "--names", *names)
+    assert "Not used: p_low, p_none, place, day" in printed
 
 
 def test_commands_without_answers_name_the_command_that_takes_them(command: Any, tmp_path: Path) -> None:

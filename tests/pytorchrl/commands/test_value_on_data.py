@@ -87,6 +87,10 @@ FOUND = ValueFromData(
     importance=None,
     probabilities=None,
     last_change=0.1,
+    possible=(-5.0, 12.0),
+    fits=11,
+    fits_beyond=0,
+    updates=1_000,
     episodes=50,
     steps=500,
     terminated=50,
@@ -109,10 +113,14 @@ def test_a_sentence_says_what_follows_from_the_difference(difference: Estimate, 
 
 
 def test_sentences_say_what_makes_the_values_unsure() -> None:
-    few = ImportanceEstimates(*[Estimate(1.0, 0.0, 2.0)] * 3, effective_episodes=2.5)
+    few = ImportanceEstimates(*[Estimate(1.0, 0.0, 2.0)] * 3, effective_episodes=2.5, followed=0.45)
     said = conclusions(replace(FOUND, last_change=-0.9, importance=few), None, None)
-    assert "over the last quarter of their updates, the value changed by -0.9. Raise --updates." in said[1]
-    assert "rest on 2.5 effective episodes, fewer than 10" in said[2]
+    assert (
+        "over the last quarter of their updates, the value changed by -0.9. Raise --updates from 1,000 to 2,000."
+        in said[1]
+    )
+    assert "these are worth 2.5 of" in said[2]
+    assert "takes 45% of the data's actions" in said[2]
 
 
 def test_the_parts_of_one_split_are_apart_and_those_of_others_are_not(command: Any, tmp_path: Path) -> None:

@@ -71,8 +71,15 @@ def test_suspicious_data_is_reported_in_warnings(changes: dict[str, Any], expect
 
 def test_duplicate_episodes_and_unused_actions_are_reported_in_warnings(tmp_path: Path) -> None:
     made = episodes(3)
-    assert "2 episodes repeat an earlier one in all actions and rewards." in warnings_of([*made, *made[:2]], tmp_path)
-    (tmp_path / "some.npz").unlink()
+    for repeated, expected in (
+        (
+            made[:2],
+            "2 episodes repeat all actions and rewards of an earlier one (counted from 0): 3 that of 0, 4 that of 1.",
+        ),
+        (made[2:], "1 episode repeats all actions and rewards of an earlier one (counted from 0): 3 that of 2."),
+    ):
+        assert expected in warnings_of([*made, *repeated], tmp_path)
+        (tmp_path / "some.npz").unlink()
     flat = [
         Episode(one.observations, {**one.fields, ACT: np.ones((len(one), 1), np.int64)}, True, False) for one in made
     ]

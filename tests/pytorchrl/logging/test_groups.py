@@ -174,6 +174,16 @@ def test_the_steps_of_offline_runs_are_updates() -> None:
     assert title(grouped([offline])) == "BCQ on Pendulum-v1"
 
 
+def test_the_title_of_runs_without_environments_names_the_data_set() -> None:
+    storage = {"name": "ReplayBuffer", "hyper_parameters": {}, "dataset": "logs/ward.npz"}
+    configs = [
+        composition("BCQ", seed=seed) | {"train_envs": None, "test_envs": None, "storage": storage} for seed in (1, 2)
+    ]
+    assert title(grouped([run(one, f"runs/bcq/seed-{number}") for number, one in enumerate(configs)])) == (
+        "BCQ on ward.npz"
+    )
+
+
 def test_runs_that_differ_only_in_the_directory_of_a_source_form_one_group(tmp_path: Path) -> None:
     runs = []
     for number in range(2):

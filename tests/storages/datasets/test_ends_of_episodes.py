@@ -189,14 +189,18 @@ def test_rows_of_an_episode_that_are_apart_are_refused(tmp_path: Path) -> None:
         open_dataset(path)
 
 
-def test_texts_number_episodes_and_nothing_else(tmp_path: Path) -> None:
+def test_texts_number_episodes_and_are_refused_as_numbers_with_a_way_out(tmp_path: Path) -> None:
     names = np.array([f"run {number // 10}" for number in range(COUNT)])
     columns = {"obs": np.arange(COUNT) / 3, "action": np.zeros(COUNT), "reward": np.ones(COUNT), "episode_id": names}
     parquet(tmp_path / "some.parquet", columns)
     assert [length for length, *_ in lengths(tmp_path / "some.parquet")] == [9] * 4
-    names_given = FlatNames("obs", "episode_id", "reward", episode="episode_id")
-    with pytest.raises(DatasetError, match="episode_id is text; only numbers are read"):
-        open_dataset(tmp_path / "some.parquet", names=names_given)
+    for key, way_out in (
+        ("observations", r"table\['number'\] = table\['episode_id'\]\.map\({'run 0': 0, \.\.\.}\)"),
+        ("terminals", r"table\['terminals'\] = table\['episode_id'\]\.isin\(\['run 0', \.\.\.\]\)\.astype\(int\)"),
+    ):
+        given = {"observations": "obs", "actions": "action", "rewards": "reward", key: "episode_id"}
+        with pytest.raises(DatasetError, match=rf"episode_id is text \('run 0', .*\), and {key} must be .*{way_out}"):
+            open_dataset(tmp_path / "some.parquet", names=FlatNames(**given))
 
 
 def test_actions_below_0_are_refused_until_their_first_number_is_given(tmp_path: Path) -> None:

@@ -101,6 +101,12 @@ def test_invalid_arguments_are_refused_by_name(arguments: dict[str, Any], messag
         SelectEpisodes(**arguments)
 
 
+def test_a_selection_shows_what_was_chosen_and_no_defaults() -> None:
+    assert repr(SelectEpisodes()) == "SelectEpisodes()"
+    chosen = SelectEpisodes(part="train", validation_share=0.3, seed=2)
+    assert repr(chosen) == "SelectEpisodes(part='train', validation_share=0.3, seed=2)"
+
+
 def test_a_selected_data_set_counts_its_episodes_and_an_empty_selection_is_refused(tmp_path: Path) -> None:
     write_dataset(tmp_path / "some.npz", [episode([1.0] * steps) for steps in (1, 2, 3, 4)])
     dataset = open_dataset(tmp_path / "some.npz")
