@@ -285,6 +285,8 @@ def test_relu_or_an_actors_default_activation_do_not_exclude_a_residual_body(act
     [
         (prl.DroQ, "body 'simba' has no layer_norm and no dropout, with which the algorithm makes these networks"),
         (prl.CrossQ, "body 'simba' has no batch_renorm_warmup, with which the algorithm makes"),
+        (prl.ReBRAC, "body 'simba' has no layer_norm, with which the algorithm makes these networks"),
+        (prl.FQL, "body 'simba' has no layer_norm, with which the algorithm makes these networks"),
     ],
 )
 def test_algorithms_that_need_layers_of_their_own_refuse_a_residual_body(cls: Any, message: str) -> None:
@@ -296,7 +298,9 @@ def test_algorithms_that_need_layers_of_their_own_refuse_a_residual_body(cls: An
 # Algorithms
 
 RESIDUAL: dict[str, Any] = {"body": "simba", "hidden_sizes": (4, 4), "normalize_observations": True}
-FIRST = [case for case in CASES if case.name not in ("DroQ", "CrossQ")]
+FIRST = [
+    case for case in CASES if case.name not in ("DroQ", "CrossQ", "ReBRAC-bounded", "FQL-bounded", "ReBRAC", "FQL")
+]
 FIRST = list({case.name: case for case in reversed(FIRST)}.values())[::-1]
 USUAL = ("SAC", "TD3", "PPO", "DQN", "QRSAC", "CQL", "MBPO", "IMPALA")
 
