@@ -16,6 +16,7 @@ from tests.support.data_sets import cloning, recorded
 from tests.support.toys import Counter
 
 CARTPOLE = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
+PENDULUM = prl.VecEnv.create_factory("Pendulum-v1", num_envs=2)
 
 
 @pytest.fixture
@@ -79,15 +80,29 @@ def test_a_data_set_without_spaces_is_refused_without_environments(tmp_path: Pat
     file = tmp_path / "flat.npz"
     np.savez(
         file,
-        observations=np.zeros((6, 4), np.float32),
-        actions=np.zeros(6, np.int64),
+        observations=np.zeros((6, 3), np.float32),
+        actions=np.zeros((6, 1), np.float32),
         rewards=np.zeros(6, np.float32),
         terminals=np.arange(6) == 5,
         timeouts=np.zeros(6),
     )
     with pytest.raises(DatasetError, match=r"does not contain the spaces .* give the scheme test_envs_factory"):
         cloning(file)
-    assert len(cloning(file, test_envs_factory=CARTPOLE).storage) == 6
+    assert len(cloning(file, test_envs_factory=PENDULUM).storage) == 6
+
+
+def test_an_environment_tells_of_actions_that_a_data_set_never_shows(tmp_path: Path) -> None:
+    file = tmp_path / "flat.npz"
+    np.savez(
+        file,
+        observations=np.zeros((6, 4), np.float32),
+        actions=np.zeros(6, np.int64),
+        rewards=np.zeros(6, np.float32),
+        terminals=np.arange(6) == 5,
+        timeouts=np.zeros(6),
+    )
+    assert cloning(file).actor.action_space.n == 1
+    assert cloning(file, test_envs_factory=CARTPOLE).actor.action_space.n == 2
 
 
 def parts(**changes: Any) -> dict[str, Any]:
