@@ -60,13 +60,15 @@ class ParameterGroup:
             self.measures_gradients = False
         before = self._values_with_shares()
         self.stepper.step(self._norm_of(algorithm))
-        self._shorten_steps(before, algorithm)
+        if before:
+            self._shorten_steps(before, algorithm)
 
     def minimise(self, algorithm: object, loss: Callable[[], Tensor]) -> Tensor:
         """Take an optimiser step on a loss (), which it may evaluate several times; returns the first value."""
         before = self._values_with_shares()
         value = self.stepper.minimise(loss, self._norm_of(algorithm))
-        self._shorten_steps(before, algorithm)
+        if before:
+            self._shorten_steps(before, algorithm)
         return value
 
     def _values_with_shares(self) -> list[Tensor]:
