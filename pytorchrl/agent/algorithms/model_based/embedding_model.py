@@ -1,4 +1,4 @@
-"""A model in a space of latent states: encoder, dynamics, rewards, ends of episodes, and numbers as bins."""
+"""A model in a space of latent states: encoder, dynamics, rewards and ends of episodes."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,69 +9,12 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.heads import StateValue
-from pytorchrl.agent.actors.layers.linear_layers import OutputLayer, orthogonal
+from pytorchrl.agent.actors.heads.two_hot import TwoHotNumber
+from pytorchrl.agent.actors.layers.linear_layers import OutputLayer
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.device import make_constants
-from pytorchrl.agent.ops.two_hot import symexp, symlog, two_hot, two_hot_mean
 from storages.transition import BATCH_SIZES, DONE, OBS, REW
-
-_SMALL_GAIN = 0.01
-"""Of output layers, so that untrained networks predict numbers near 0."""
-
-
-class BinnedNumber:
-    """A number of each of N rows, as logits of bins of its symmetric logarithm.
-
-    Args:
-        logits: (N, K).
-        bins: (K,), ascending.
-    """
-
-    def __init__(self, logits: Tensor, bins: Tensor) -> None:
-        self._logits, self._bins = logits, bins
-
-    @property
-    def mean(self) -> Tensor:
-        """The number that the mean of the bins stands for, (N, 1)."""
-        return symexp(two_hot_mean(self._logits, self._bins)).unsqueeze(1)
-
-    def loss(self, number: Tensor) -> Tensor:
-        """Cross-entropy (N, 1) of the bins and the two-hot codes of numbers (N, 1)."""
-        code = two_hot(symlog(number).squeeze(1), self._bins)
-        return -(code * self._logits.log_softmax(1)).sum(1, keepdim=True)
-
-
-@dataclass(frozen=True)
-class NumberInBins:
-    """The head of a :class:`BinnedNumber`.
-
-    Args:
-        num_bins: K.
-        largest_log: the bins lie between minus and plus this, evenly spaced.
-    """
-
-    num_bins: int
-    largest_log: float
-
-    def build(self, features: int, actor: Actor) -> nn.Module:
-        """Return the module from (N, features) to the number."""
-        layer = actor.linear(features, self.num_bins)
-        orthogonal(layer, _SMALL_GAIN)
-        bins = make_constants(self.num_bins, lambda: torch.linspace(-self.largest_log, self.largest_log, self.num_bins))
-        return _BinsLayer(layer, bins)
-
-
-class _BinsLayer(OutputLayer):
-    bins: Tensor
-
-    def __init__(self, layer: nn.Module, bins: Tensor) -> None:
-        super().__init__(layer)
-        self.register_buffer("bins", bins, persistent=False)
-
-    def output(self, numbers: Tensor) -> BinnedNumber:
-        return BinnedNumber(numbers, self.bins)
 
 
 @dataclass(frozen=True)
@@ -143,7 +86,7 @@ class EmbeddingModel:
     """
 
     def __init__(
-        self, actor: Actor, codec: ActionCodec, states: Simplices, numbers: NumberInBins, *, predicts_ends: bool
+        self, actor: Actor, codec: ActionCodec, states: Simplices, numbers: TwoHotNumber, *, predicts_ends: bool
     ) -> None:
         size, self._actor = states.size, actor
         self.encoder: Network = actor.make("encoder", states, acts=True)
@@ -152,7 +95,7 @@ class EmbeddingModel:
         self.termination: Network | None = None
         """Log-odds that the episode has terminated in a latent state."""
         if predicts_ends:
-            self.termination = actor.make("termination", StateValue(_SMALL_GAIN), vectors=size)
+            self.termination = actor.make("termination", StateValue(0.01), vectors=size)
 
     @property
     def networks(self) -> list[Network]:

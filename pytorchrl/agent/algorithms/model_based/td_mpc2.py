@@ -8,11 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import DistributionHead, SquashedGaussianPolicy, check_bounded
+from pytorchrl.agent.actors.heads.two_hot import TwoHotNumber
 from pytorchrl.agent.actors.outputs import DiagonalGaussian
 from pytorchrl.agent.actors.presets import OffPolicyActor
 from pytorchrl.agent.actors.view import Observations, View
 from pytorchrl.agent.algorithms.actor_critic.critics import average, smallest
-from pytorchrl.agent.algorithms.model_based.embedding_model import EmbeddingModel, NumberInBins, Simplices, Unrolled
+from pytorchrl.agent.algorithms.model_based.embedding_model import EmbeddingModel, Simplices, Unrolled
 from pytorchrl.agent.algorithms.model_based.mb_mpc import PLAN, remaining_plan
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm, Preset
@@ -35,6 +36,9 @@ from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sequence_settings import Sequences
 from storages.storage import Storage
 from storages.transition import Batch
+
+_LEAST = -1e30
+"""Return of sequences for which the model has none."""
 
 
 class TDMPC2(OffPolicyAlgorithm):
@@ -111,11 +115,11 @@ class TDMPC2(OffPolicyAlgorithm):
 
     def build(self) -> None:
         """Make model, policy, critics and target critics."""
-        states, numbers = Simplices(self.latent_size, self.simplex_size), NumberInBins(self.num_bins, self.largest_log)
+        size, states = self.latent_size, Simplices(self.latent_size, self.simplex_size)
+        numbers = TwoHotNumber(self.num_bins, self.largest_log, of_logarithms=True, gain=0.01)
         self.model = EmbeddingModel(self.actor, self.codec, states, numbers, predicts_ends=self.termination_coef > 0)
-        self.pi = self.actor.make("policy", self.distribution, vectors=self.latent_size)
-        number, size = self.num_critics, self.latent_size
-        self.critics = self.actor.make_ensemble("critics", numbers, number, codec=self.codec, vectors=size)
+        self.pi = self.actor.make("policy", self.distribution, vectors=size)
+        self.critics = self.actor.make_ensemble("critics", numbers, self.num_critics, codec=self.codec, vectors=size)
         trained = *self.model.networks, self.critics
         self.train_model = self.train("model", *trained, shares={self.model.encoder: "encoder_share"})
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
@@ -135,15 +139,14 @@ class TDMPC2(OffPolicyAlgorithm):
         steps = self.model.unroll(rows, self.rho)
         with torch.no_grad():
             following: Tensor = self.model.encoder(rows.next)
-            target = self.target_value(rows, following)
-        view = Observations(steps.latent)
+        target, view = self.target_value(rows, following), Observations(steps.latent)
         values = self.critics(view, rows.action)
         consistency = (steps.predicted - following).square().mean(1, keepdim=True)
-        reward = self.model.reward(view, rows.action).loss(rows.reward)
-        value = torch.stack([each.loss(target) for each in values]).mean(0)
-        weighted = self.consistency_coef * consistency + self.reward_coef * reward + self.value_coef * value
+        reward_loss = (reward := self.model.reward(view, rows.action)).loss(reward.code(rows.reward))
+        value_loss = torch.stack([each.loss(each.code(target)) for each in values]).mean(0)
+        weighted = self.consistency_coef * consistency + self.reward_coef * reward_loss + self.value_coef * value_loss
         model_loss = rows.weighted_mean(steps.decay * weighted)
-        metrics = {"consistency_loss": consistency, "reward_loss": reward, "value_loss": value}
+        metrics = {"consistency_loss": consistency, "reward_loss": reward_loss, "value_loss": value_loss}
         if self.model.termination is not None:
             odds = self.model.termination(Observations(steps.predicted))
             ends = F.binary_cross_entropy_with_logits(odds, (rows.discount == 0).to(odds.dtype), reduction="none")
@@ -218,7 +221,7 @@ class TDMPC2(OffPolicyAlgorithm):
         action = self.pi(view).sample(exploration.generator)
         drawn = exploration.random.permutation(self.num_critics)[:2]
         value = average([self.critics[number](view, action) for number in drawn]).mean
-        return (rewards + weight * value).view(actions.shape[:2]).nan_to_num(-_LARGEST, -_LARGEST, -_LARGEST)
+        return (rewards + weight * value).view(actions.shape[:2]).nan_to_num(_LEAST, _LEAST, _LEAST)
 
     def _generators(self) -> tuple[torch.Generator, ...]:
         return *super()._generators(), self.subset_generator
@@ -245,6 +248,3 @@ class TDMPC2(OffPolicyAlgorithm):
             ),
             storage_factory=ReplayBuffer.create_factory(capacity // num_envs, sequences=Sequences(3)),
         )
-
-
-_LARGEST = 1e30
