@@ -213,7 +213,7 @@ class GradientWorker:
 
 
 def shared_state(algorithm: Algorithm) -> dict[str, dict[str, Any]]:
-    """Return weights, target networks, dual variables and counters of an algorithm, as arrays."""
+    """Return weights, targets, dual variables, counters and frozen parameters of an algorithm, as arrays."""
     training = algorithm.training.shared_state()
     return {
         "weights": {name: tensor.numpy() for name, tensor in algorithm.get_weights().items()},
@@ -223,6 +223,7 @@ def shared_state(algorithm: Algorithm) -> dict[str, dict[str, Any]]:
         },
         "variables": {name: tensor.cpu().numpy() for name, tensor in training["variables"].items()},
         "counters": training["counters"],
+        "freezing": training["freezing"],
     }
 
 
@@ -234,6 +235,7 @@ def load_shared_state(algorithm: Algorithm, shared: Shared) -> None:
             "targets": {name: tensors_of(state) for name, state in shared["targets"].items()},
             "variables": tensors_of(shared["variables"]),
             "counters": shared["counters"],
+            "freezing": shared["freezing"],
         }
     )
 
