@@ -1,0 +1,81 @@
+"""SIGTERM to all processes of a run saves it, also where Ray's own processes end before the learner."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytorchrl.experiments.runs import checkpoint
+
+pytestmark = pytest.mark.ray
+
+SCRIPT = """
+import os, signal, sys, threading
+import psutil
+import torch
+import pytorchrl as prl
+
+folder, communication, ending = sys.argv[1:]
+
+def end(learner):
+    if learner.scheme.steps < 80 or learner.is_interrupted():
+        return
+    learner.remove = True
+    learner_process = psutil.Process()
+    others = learner_process.children(recursive=True)
+    if ending == "ray first":
+        # As on a cluster that was started elsewhere in the same job, whose processes SIGTERM ends.
+        for process in others:
+            process.kill()
+        threading.Timer(0.2, learner_process.terminate).start()
+    else:
+        for process in [*others, learner_process]:
+            process.terminate()
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    scheme = prl.RayScheme(
+        prl.DQN.create_factory(start_steps=24, update_every=8, mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.ReplayBuffer.create_factory(size=4_000),
+        prl.VecEnv.create_factory("CartPole-v1"),
+        num_collectors=2,
+        communication=communication,
+        slice_steps=10,
+    )
+    called = []
+    def once(learner):
+        if learner.scheme.steps >= 80 and not called:
+            called.append(True)
+            end(learner)
+    with prl.Learner(scheme, 1_000_000, folder, callbacks=[once]) as learner:
+        reached = learner.run()
+    print("closed")
+    sys.exit(0 if reached else 130)
+"""
+
+
+@pytest.mark.parametrize("ending", ["all at once", "ray first"])
+@pytest.mark.parametrize("communication", ["synchronous", "asynchronous"])
+def test_sigterm_to_all_processes_saves_the_run_within_seconds(
+    communication: str, ending: str, tmp_path: Path
+) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), communication, ending],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        start_new_session=True,
+        env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+        | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert finished.returncode == 130, finished.stdout + finished.stderr
+    assert "was replaced" not in finished.stdout
+    assert "closed" in finished.stdout
+    saved = checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]
+    assert saved["steps"] >= 80
+    if ending == "all at once":
+        assert None not in saved["workers"]
