@@ -20,10 +20,7 @@ import pytorchrl as prl
 
 folder, communication, ending = sys.argv[1:]
 
-def end(learner):
-    if learner.scheme.steps < 80 or learner.is_interrupted():
-        return
-    learner.remove = True
+def end():
     learner_process = psutil.Process()
     others = learner_process.children(recursive=True)
     if ending == "ray first":
@@ -50,7 +47,7 @@ if __name__ == "__main__":
     def once(learner):
         if learner.scheme.steps >= 80 and not called:
             called.append(True)
-            end(learner)
+            end()
     with prl.Learner(scheme, 1_000_000, folder, callbacks=[once]) as learner:
         reached = learner.run()
     print("closed")
@@ -63,18 +60,21 @@ if __name__ == "__main__":
 def test_sigterm_to_all_processes_saves_the_run_within_seconds(
     communication: str, ending: str, tmp_path: Path
 ) -> None:
-    finished = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), communication, ending],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        start_new_session=True,
-        env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-        | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert finished.returncode == 130, finished.stdout + finished.stderr
-    assert "was replaced" not in finished.stdout
-    assert "closed" in finished.stdout
+    # Ray's processes may keep a pipe open for longer than the learner lives.
+    with (tmp_path / "said.txt").open("w") as output:
+        finished = subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), communication, ending],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            timeout=90,
+            start_new_session=True,
+            env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+            | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    said = (tmp_path / "said.txt").read_text()
+    assert finished.returncode == 130, said
+    assert "was replaced" not in said
+    assert "closed" in said
     saved = checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]
     assert saved["steps"] >= 80
     if ending == "all at once":
