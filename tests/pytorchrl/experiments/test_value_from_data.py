@@ -103,9 +103,11 @@ def test_the_same_seed_gives_the_same_values_and_leaves_the_policy_as_it_was() -
     algorithm = policy()
     data = list(episodes(20, 2, terminated=True, pays=for_action_1))
     before, told = algorithm.state_dict(), list[float]()
-    found = [
-        value_from_data(algorithm, ACTOR, data, replace(QUICK, updates=20), seed, told.append) for seed in (1, 1, 2)
-    ]
+
+    def tell(seconds: float, fits: int) -> None:
+        told.append(seconds)
+
+    found = [value_from_data(algorithm, ACTOR, data, replace(QUICK, updates=20), seed, tell) for seed in (1, 1, 2)]
     one, again, other = (replace(each, seconds=0.0) for each in found)
     assert one == again
     assert one != other

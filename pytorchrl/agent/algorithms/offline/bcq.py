@@ -1,5 +1,7 @@
 """BCQ: batch-constrained Q-learning over actions proposed by a generative model of the data."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -44,6 +46,8 @@ class BCQ(OffPolicyAlgorithm):
         num_actions: actions proposed when acting.
         phi: the largest perturbation of an action.
     """
+
+    constrained_to_data: ClassVar[bool] = True
 
     actions = "bounded"
     unchangeable = frozenset({"num_critics", "phi"})

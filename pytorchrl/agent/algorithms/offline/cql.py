@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +31,8 @@ class CQL(SAC):
         lr_multiplier: learning rate of the multiplier.
         backup_entropy: include the policy's entropy in TD targets.
     """
+
+    constrained_to_data: ClassVar[bool] = True
 
     unchangeable = frozenset({"lagrange_threshold"})
 
