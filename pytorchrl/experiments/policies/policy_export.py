@@ -20,6 +20,7 @@ from pytorchrl.experiments.policies.acting_network import (
     chosen_actions,
     example_inputs,
     input_names,
+    input_sizes,
     output_names,
 )
 from pytorchrl.experiments.policies.onnx_file import BATCH, write_onnx
@@ -222,6 +223,7 @@ def metadata_of(algorithm: Algorithm) -> dict[str, str]:
         "action_space": compact(space_as_data(algorithm.action_space)),
         "normalisation": _normalisation(algorithm),
         "inputs": input_names(algorithm),
+        "input_sizes": input_sizes(algorithm),
         "outputs": output_names(algorithm),
         "states": _states(algorithm),
     }

@@ -372,3 +372,25 @@ def test_an_export_to_a_full_disk_names_the_disk_and_not_the_version_of_torch(
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, ignored)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2", ".ts"])
+def test_a_file_refuses_an_observation_of_another_size(
+    suffix: str, finished: Callable[[str], Path], tmp_path: Path
+) -> None:
+    skip_without_onnx(suffix)
+    file = prl.load_policy(finished("sac")).export(tmp_path / f"policy{suffix}")
+    run = as_function(file)
+    assert run(np.zeros((2, 3), np.float32)).shape == (2, 1)
+    for wrong in ((1, 1), (1, 2), (3,), (1, 4)):
+        with pytest.raises(Exception, match=r"(?i)shape|dimension|rank|guard|size|index"):
+            run(np.zeros(wrong, np.float32))
+
+
+def as_function(file: Path) -> Callable[[Any], Any]:
+    """The exported network, from arrays to arrays."""
+    if file.suffix == ".onnx":
+        session = pytest.importorskip("onnxruntime").InferenceSession(file)
+        return lambda rows: session.run(["action"], {"observation": rows})[0]
+    network = torch.jit.load(file) if file.suffix == ".ts" else torch.export.load(file).module()
+    return lambda rows: network(torch.from_numpy(rows)).detach().numpy()
