@@ -374,7 +374,7 @@ def test_an_export_to_a_full_disk_names_the_disk_and_not_the_version_of_torch(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("suffix", [".onnx", ".pt2", ".ts"])
+@pytest.mark.parametrize("suffix", [pytest.param(".onnx", marks=pytest.mark.long), ".pt2", ".ts"])
 def test_a_file_refuses_an_observation_of_another_size(
     suffix: str, finished: Callable[[str], Path], tmp_path: Path
 ) -> None:
