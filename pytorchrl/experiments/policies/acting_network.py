@@ -55,7 +55,7 @@ class ActingNetwork(nn.Module):
         Returns:
             Actions (B, *action), (B, 1) of a Discrete space, and the next recurrent states of a recurrent actor.
         """
-        if torch.jit.is_tracing():  # type: ignore[no-untyped-call]
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             # Other files have the sizes of inputs; here, one number would be broadcast as all of an observation.
             inputs = tuple(x.reshape(x.shape[0], *shape) for x, shape in zip(inputs, self._shapes, strict=True))
         parts = inputs if self.actor.memory is None else inputs[:-1]

@@ -267,7 +267,8 @@ class _Fits:
         theirs = torch.cat([codec.to_env(codec.from_storage(each)) for each in stored]).flatten(1)
         ours = torch.cat([codec.to_env(each[:-1]) for each in self._choices]).flatten(1)
         if not isinstance(space, spaces.Box):
-            return Closeness(float((ours == theirs).all(1).double().mean()), 1 / math.prod(choices_of(space)))
+            assert isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
+            return Closeness(float((ours == theirs).all(1).double().mean()), float(1 / np.prod(choices_of(space))))
         taken, chosen = (each.double().cpu().numpy() for each in (theirs, ours))
         low, high = (np.asarray(bound, np.float64).reshape(-1) for bound in (space.low, space.high))
         if space.is_bounded():
