@@ -1,7 +1,6 @@
 """SIGTERM to all processes of a run saves it, also where collectors end before the learner knows of it."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
