@@ -130,6 +130,7 @@ class Learner(Answering, Closing):
                 tell(f"Replaced the previous run of {folder.path}, which had neither metrics nor checkpoints.")
             self._prepare(scheme, folder, config, writers, lock, called)
             notices.report_stored_transitions(scheme)
+            notices.report_unconstrained_learning(scheme)
             scheme.set_progress(0, target_steps)
 
     @classmethod

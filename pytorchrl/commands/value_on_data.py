@@ -11,7 +11,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.commands.composition.parts import value_of
 from pytorchrl.commands.shared import print_facts
 from pytorchrl.experiments import RunFolder, load_policy
-from pytorchrl.experiments.policies.value_from_data import FitSettings, ValueFromData, value_from_data
+from pytorchrl.experiments.policies.value_from_data import Closeness, FitSettings, ValueFromData, value_from_data
 from pytorchrl.experiments.runs.composition import made_of
 from pytorchrl.logging.bootstrap import Estimate
 from pytorchrl.logging.formats import counted
@@ -51,12 +51,14 @@ def evaluate_on_data(run: Path, data: str, select: str | None, settings: FitSett
 
     found = value_from_data(algorithm, made_of(config["actor"]), episodes, settings, seed, tell_the_cost)
     which = "" if chosen is None else f", chosen by {chosen}"
-    print_facts(f"{run} on {counted(found.episodes, 'episode')} of {data}{which}", _facts(found))
-    for sentence in conclusions(found, learnt, chosen):
+    title = f"{run} on {counted(found.episodes, 'episode')} of {data}{which}"
+    print_facts(title, _facts(found, isinstance(algorithm.action_space, spaces.Box)))
+    unconstrained = "" if algorithm.constrained_to_data else type(algorithm).__name__
+    for sentence in conclusions(found, learnt, chosen, unconstrained):
         tell(sentence)
 
 
-def _facts(found: ValueFromData) -> dict[str, str]:
+def _facts(found: ValueFromData, is_continuous: bool) -> dict[str, str]:
     unfitted = _why_not_fitted(found)
     weighted = {}
     if found.importance is not None:
@@ -74,12 +76,26 @@ def _facts(found: ValueFromData) -> dict[str, str]:
         "data, their own policy": _shown(found.behaviour),
         "policy - data": _shown(found.difference, unfitted and "see above"),
         **weighted,
+        "policy's actions": _closeness(found.closeness, is_continuous),
         "unit": f"return discounted by {found.gamma:g} a step, from the first observations",
         "data, undiscounted return": _shown(found.behaviour_return),
         "data": f"{counted(found.steps, 'step')}, {found.terminated:,} of {found.episodes:,} episodes terminated",
         "fits": f"{found.fits} of {counted(found.updates, 'update')}",
         "time": f"{found.seconds:.0f} s",
     }
+
+
+def _closeness(closeness: Closeness, is_continuous: bool) -> str:
+    """Return how far the policy's actions are from those of the data."""
+    if not is_continuous:
+        random = "" if closeness.random is None else f"; random ones: {closeness.random:.0%}"
+        return f"{closeness.policy:.0%} of the data's actions are the policy's{random}"
+    if closeness.random is None:
+        return f"{closeness.policy:.3g} of their standard deviation in the data away from the data's, root mean square"
+    return (
+        f"{closeness.policy:.1%} of their range away from the data's, root mean square; random ones: "
+        f"{closeness.random:.1%}"
+    )
 
 
 def _why_not_fitted(found: ValueFromData) -> str:
@@ -103,8 +119,17 @@ def _shown(estimate: Estimate, why_not: str = "") -> str:
     return f"{estimate.value:.4g}, 95% interval [{estimate.low:.4g}, {estimate.high:.4g}]"
 
 
-def conclusions(found: ValueFromData, learnt: DatasetFactory | None, chosen: SelectEpisodes | None) -> list[str]:
-    """Return what follows from the values, and what limits it."""
+def conclusions(
+    found: ValueFromData, learnt: DatasetFactory | None, chosen: SelectEpisodes | None, unconstrained: str = ""
+) -> list[str]:
+    """Return what follows from the values, and what limits it.
+
+    Args:
+        found: the values.
+        learnt: how the run learns from the data set; None where it does not.
+        chosen: the selection of episodes; None for all.
+        unconstrained: name of the policy's algorithm, if nothing keeps it close to data.
+    """
     if unfitted := _why_not_fitted(found):
         said = [
             f"Fitted Q evaluation tells nothing of this policy: {unfitted}, by far. They diverged, because the policy "
@@ -113,7 +138,7 @@ def conclusions(found: ValueFromData, learnt: DatasetFactory | None, chosen: Sel
             f"close it is)."
         ]
     else:
-        said = [_comparison(found), *_unfinished(found)]
+        said = [_comparison(found, unconstrained), *_unfinished(found)]
     if learnt is not None and not _are_apart(learnt.select, chosen):
         said.append(
             "The run learnt from these episodes, which makes the policy's value too high. Hold some out: "
@@ -129,13 +154,13 @@ def conclusions(found: ValueFromData, learnt: DatasetFactory | None, chosen: Sel
     return said
 
 
-def _comparison(found: ValueFromData) -> str:
+def _comparison(found: ValueFromData, unconstrained: str) -> str:
     """Return what follows from the difference of the values of policy and data."""
     difference, size = found.difference, abs(found.difference.value)
     if difference.low > 0:
         return (
             f"The policy's value is higher than the data's by {size:.4g}, and the interval of this difference lies "
-            f"above 0: by these data, it is better than the policy that made them."
+            f"above 0: by these data, it is better than the policy that made them.{_doubt(unconstrained)}"
         )
     if difference.high < 0:
         return (
@@ -145,6 +170,17 @@ def _comparison(found: ValueFromData) -> str:
     return (
         "The interval of the difference contains 0: these data do not tell whether the policy is better than the "
         "policy that made them."
+    )
+
+
+def _doubt(unconstrained: str) -> str:
+    """Return why a higher value does not make a better policy, if nothing keeps the algorithm close to data."""
+    if not unconstrained:
+        return ""
+    return (
+        f" But nothing keeps {unconstrained} to the actions of data, and fitted Q evaluation is known to be too high "
+        f"for such policies: do not conclude that it is better. Learn by an algorithm made for data (TD3BC, IQL, "
+        f"CQL; DiscreteBCQ, DiscreteCQL), or try the policy where that is safe."
     )
 
 

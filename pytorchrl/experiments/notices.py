@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gymnasium import spaces
+
 from pytorchrl.agent.algorithms.update_plan import EveryTransitions
 from pytorchrl.experiments.callbacks import TrainingRun
 from pytorchrl.experiments.policies.fitted_q import needs_history
@@ -25,6 +27,22 @@ def report_stored_transitions(scheme: Scheme) -> None:
     tell(
         f"{storage['name']}: {directory} holds {stored:,} transitions already, from which this run learns, too; "
         f"another directory begins an empty storage."
+    )
+
+
+def report_unconstrained_learning(scheme: Scheme) -> None:
+    """Print that a new run learns from data alone by an algorithm that overestimates actions which these lack."""
+    algorithm = scheme.algorithm
+    if scheme.config["train_envs"] is not None or scheme.steps or algorithm.constrained_to_data:
+        return
+    if isinstance(algorithm.action_space, spaces.Box):
+        made_for_data = "TD3BC, IQL or CQL"
+    else:
+        made_for_data = "DiscreteBCQ or DiscreteCQL"
+    tell(
+        f"Warning: {type(algorithm).__name__} learns from data alone here, and overestimates actions that the data "
+        f"lack: the policy is often worse than before, or than that of the data. {made_for_data} keeps to the data; or "
+        f"collect beside them (train --online)."
     )
 
 

@@ -20,7 +20,7 @@ SOURCES = Path(__file__).resolve().parents[2] / "examples" / "cpp"
 
 
 @pytest.fixture(scope="module")
-def act(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[list[float]]]:
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program, built with the LibTorch that the package torch brings."""
     for tool in ("cmake", "c++"):
         if shutil.which(tool) is None:
@@ -30,14 +30,32 @@ def act(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[list[flo
     for arguments in (["-S", SOURCES, "-B", folder, prefix], ["--build", folder]):
         built = subprocess.run(["cmake", *arguments], capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stdout + built.stderr
+    return folder / "act"
+
+
+@pytest.fixture(scope="module")
+def act(program: Path) -> Callable[..., list[list[float]]]:
+    """Runs the program on lines of observations."""
 
     def run(*arguments: Any, lines: list[str]) -> list[list[float]]:
-        command = [str(folder / "act"), *map(str, arguments)]
+        command = [str(program), *map(str, arguments)]
         done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return [[float(number) for number in line.split()] for line in done.stdout.splitlines()]
 
     return run
+
+
+def test_a_line_that_is_no_observation_is_answered_by_an_error_and_said(program: Path, tmp_path: Path) -> None:
+    trained("sac", tmp_path / "run").close()
+    file = prl.load_policy(tmp_path / "run").export(tmp_path / "policy.ts")
+    lines = ["0 1 2", "5", "0 1 nan", "0 1 2 3", "0 x 2", "", "0 1 2"]
+    done = subprocess.run([program, file], input="\n".join(lines), capture_output=True, text=True, check=True)
+    first, *errors, last = done.stdout.splitlines()
+    assert errors == ["error"] * 4
+    assert first == last
+    for number, reason in ((2, "got 1 numbers"), (3, "'nan' is not"), (4, "got 4 numbers"), (5, "'x' is not")):
+        assert f"act: line {number}: expected 3 finite numbers of an observation: {reason}" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["dqn", "sac", "ppo with memory"])

@@ -56,6 +56,16 @@ def answer(address: str, **question: Any) -> Any:
         return json.load(response)["action"]
 
 
+def whole_answer(address: str, content: str) -> tuple[int, Any]:
+    """The status and the content of an answer."""
+    request = urllib.request.Request(f"{address}/act", content.encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.load(refused)
+
+
 def test_the_service_describes_the_policy(address: str) -> None:
     with urllib.request.urlopen(f"{address}/policy", timeout=60) as response:
         found = json.load(response)
@@ -89,6 +99,51 @@ def test_the_client_that_has_not_asked_for_the_longest_time_is_forgotten(address
 
 def test_an_observation_of_another_shape_is_refused_with_the_reason(address: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
-        answer(address, observation=[1.0, 2.0])
+        answer(address, observation=[1.0, 2.0], client="one")
     assert refused.value.code == 422
     assert "the observation must have the shape (3,)" in refused.value.read().decode()
+
+
+def test_the_service_says_that_it_is_there(address: str) -> None:
+    with urllib.request.urlopen(f"{address}/health", timeout=60) as response:
+        assert json.load(response) == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ('{"observation": [0, 0, 0]}', "the policy has a memory: send"),
+        ('{"observation": [0, 0, 0], "client": "one", "begin": true}', "Extra inputs are not permitted"),
+        ('{"observation": [0, 0, 0], "client": "one", "begins": 1}', "valid boolean"),
+        ('{"observation": [0, 0, "1"], "client": "one"}', "the observation must be numbers, got '1'"),
+        ('{"observation": [0, 0, true], "client": "one"}', "the observation must be numbers, got True"),
+        ('{"observation": [0, 0, null], "client": "one"}', "the observation must be numbers, got None"),
+        ('{"observation": [0, 0, 1%s], "client": "one"}' % ("0" * 400), "too large"),
+        ('{"observation": [0, 0, NaN], "client": "one"}', "nan"),
+    ],
+)
+def test_a_question_that_the_policy_cannot_answer_gets_status_422(address: str, content: str, reason: str) -> None:
+    status, told = whole_answer(address, content)
+    assert status == 422, told
+    assert reason in json.dumps(told)
+    assert "allow_nonfinite" not in json.dumps(told)
+
+
+def test_an_answer_says_whether_the_state_was_new_and_a_refused_question_changes_none(address: str) -> None:
+    question = '{"observation": %s, "client": "new here"%s}'
+    asked = [question % ("[0, 0, 0]", end) for end in ("", "", ', "begins": true')]
+    _, first = whole_answer(address, asked[0])
+    status, told = whole_answer(address, question % ("[0, 0]", ', "begins": true'))
+    assert status == 422, told
+    _, second = whole_answer(address, asked[1])
+    _, third = whole_answer(address, asked[2])
+    assert [each["state_is_new"] for each in (first, second, third)] == [True, False, True]
+    assert first["action"] == third["action"] != second["action"]
+
+
+def test_another_number_of_rows_is_refused_in_terms_of_the_question(address: str) -> None:
+    whole_answer(address, '{"observation": [0, 0, 0], "client": "rows"}')
+    status, told = whole_answer(address, '{"observation": [[0, 0, 0], [0, 0, 0]], "client": "rows"}')
+    assert status == 422
+    assert 'send "begins": true where an episode begins' in told["detail"]
+    assert "reset()" not in told["detail"]

@@ -114,3 +114,33 @@ def test_the_command_that_shows_a_runs_data_set_names_its_path(data: Path, tmp_p
     for reader in (inspect_storage, CheckpointDataset):
         with pytest.raises(RuntimeError, match=f"python -m pytorchrl data show '{moved}'"):
             reader(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "collects", "warned"),
+    [(prl.DQN, False, True), (prl.DQN, True, False), (prl.DiscreteBCQ, False, False), (prl.DiscreteCQL, False, False)],
+)
+def test_a_run_warns_that_its_algorithm_is_not_made_for_data_alone(
+    algorithm: Any, collects: bool, warned: bool, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    envs = prl.VecEnv.create_factory("CartPole-v1")
+    scheme = prl.Scheme(
+        algorithm.create_factory(mini_batch_size=4, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(4,)),
+        from_dataset(prl.ReplayBuffer.create_factory(size=200), data),
+        envs if collects else None,
+    )
+    prl.Learner(scheme, 2, tmp_path / "run").close()
+    printed = capsys.readouterr().out
+    assert ("overestimates actions that the data lack" in printed) == warned
+    assert ("DiscreteBCQ or DiscreteCQL keeps to the data; or collect beside them" in printed) == warned
+
+
+@pytest.mark.parametrize("name", ["SAC", "TD3", "DDPG", "DQN", "QRDQN", "NAF", "MPO", "SACDiscrete"])
+def test_plain_algorithms_are_not_taken_for_ones_that_are_made_for_data(name: str) -> None:
+    assert not getattr(prl, name).constrained_to_data
+
+
+@pytest.mark.parametrize("name", ["TD3BC", "IQL", "XQL", "CQL", "CalQL", "AWAC", "CRR", "BCQ", "BEAR", "EDAC", "FQL"])
+def test_algorithms_that_are_made_for_data_say_so(name: str) -> None:
+    assert getattr(prl, name).constrained_to_data

@@ -79,6 +79,8 @@ class Algorithm(Changeable, ABC):
     """Weights of the components by name, 1 where there is none; likewise."""
     keeps_acting_state: ClassVar[bool] = False
     """Whether greedy actions depend on what is kept of earlier steps in `Exploration.state`."""
+    constrained_to_data: ClassVar[bool] = False
+    """Whether, learning from data alone, it is kept from preferring actions that the data lack."""
     called_in_training: ClassVar[frozenset[str]] = frozenset()
     """Names of hyper-parameters that are functions which the greedy policy does not call."""
     unused: ClassVar[Mapping[str, str]] = {}

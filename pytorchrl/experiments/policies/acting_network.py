@@ -1,5 +1,6 @@
 """The deterministic policy as one module, which torch can export."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class ActingNetwork(nn.Module):
         # A file cannot hold a generator: torch, or the ONNX runtime, draws from its own.
         self._exploration.generator = None  # type: ignore[assignment]
         self._in_env = EnvActions(algorithm.actor.action_space)
+        self._shapes = [part.shape[1:] for part in example_inputs(algorithm, ROWS)]
 
     @property
     def keeps_state(self) -> bool:
@@ -53,6 +55,9 @@ class ActingNetwork(nn.Module):
         Returns:
             Actions (B, *action), (B, 1) of a Discrete space, and the next recurrent states of a recurrent actor.
         """
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+            # Other files have the sizes of inputs; here, one number would be broadcast as all of an observation.
+            inputs = tuple(x.reshape(x.shape[0], *shape) for x, shape in zip(inputs, self._shapes, strict=True))
         parts = inputs if self.actor.memory is None else inputs[:-1]
         obs: Any = parts[0] if self._names is None else dict(zip(self._names, parts, strict=True))
         # Not a constant of the exported network: a policy may draw as many actions as there are rows.
@@ -85,6 +90,11 @@ def input_names(algorithm: Algorithm) -> list[str]:
     space = algorithm.actor.observation_space
     names = [str(name) for name in space.spaces] if isinstance(space, spaces.Dict) else ["observation"]
     return names if algorithm.actor.memory is None else [*names, "states"]
+
+
+def input_sizes(algorithm: Algorithm) -> list[int]:
+    """Return how many numbers each input has in a row."""
+    return [math.prod(part.shape[1:]) for part in example_inputs(algorithm, ROWS)]
 
 
 def output_names(algorithm: Algorithm) -> list[str]:

@@ -20,6 +20,7 @@ from pytorchrl.experiments.policies.acting_network import (
     chosen_actions,
     example_inputs,
     input_names,
+    input_sizes,
     output_names,
 )
 from pytorchrl.experiments.policies.onnx_file import BATCH, write_onnx
@@ -122,10 +123,30 @@ def _traced(network: ActingNetwork, path: Path) -> Any:
             f"{type(algorithm).__name__} keeps what its actions depend on from one step to the next in "
             f"Exploration.state, which an exported network does not; use the policy of load_policy"
         )
+    _drop_unused(program)
+    for node in program.graph.nodes:
+        # Lines of this machine's files, which no runtime needs.
+        node.meta.pop("stack_trace", None)
     # Parameters may be views into one flat tensor of an optimiser; the file must contain each separately.
     for name, parameter in program.state_dict.items():
         program.state_dict[name] = nn.Parameter(parameter.clone(), parameter.requires_grad)
     return program
+
+
+def _drop_unused(program: Any) -> None:
+    """Remove the weights of networks that do not act, such as critics, from a traced network."""
+    signature, graph = program.graph_signature, program.graph
+    weights = signature.inputs_to_parameters | signature.inputs_to_buffers
+    unused = {node.name: node for node in graph.nodes if node.op == "placeholder" and not node.users}
+    unused = {name: node for name, node in unused.items() if name in weights}
+    for node in unused.values():
+        graph.erase_node(node)
+    kept = [spec for spec in signature.input_specs if getattr(spec.arg, "name", None) not in unused]
+    signature.input_specs[:] = kept
+    for name in {weights[name] for name in unused}:
+        program.state_dict.pop(name, None)
+        program.constants.pop(name, None)
+    program.graph_module.recompile()
 
 
 def _way_out(algorithm: Algorithm) -> str:
@@ -201,7 +222,25 @@ def _write_torchscript(script: Any, algorithm: Algorithm, path: Path) -> None:
     content, extra = io.BytesIO(), {METADATA: json.dumps(metadata_of(algorithm))}
     with warnings.catch_warnings(action="ignore"):
         torch.jit.save(script, content, _extra_files=extra)
-    write_atomically(path, content.getvalue())
+    write_atomically(path, _without_source_lines(content))
+
+
+def _without_source_lines(script: io.BytesIO) -> bytes:
+    """Return a TorchScript file without the lines of this machine's files that it was traced from, and their paths.
+
+    Errors of the network show them in Python; a file without them is read like any other.
+    """
+    script.seek(0)
+    reader, content = torch._C.PyTorchFileReader(script), io.BytesIO()
+    writer = torch._C.PyTorchFileWriter(content)
+    for name in reader.get_all_records():
+        # The writer adds the version, and the identifier, by itself.
+        if name != "version" and not name.startswith(".data/") and not name.endswith(".debug_pkl"):
+            record = reader.get_record(name)
+            writer.write_record(name, record, len(record))
+    writer.set_min_version(int(reader.get_record("version")))
+    writer.write_end_of_file()
+    return content.getvalue()
 
 
 def _unsupported(algorithm: Algorithm, path: Path, error: Exception, way_out: str) -> RuntimeError:
@@ -222,6 +261,7 @@ def metadata_of(algorithm: Algorithm) -> dict[str, str]:
         "action_space": compact(space_as_data(algorithm.action_space)),
         "normalisation": _normalisation(algorithm),
         "inputs": input_names(algorithm),
+        "input_sizes": input_sizes(algorithm),
         "outputs": output_names(algorithm),
         "states": _states(algorithm),
     }

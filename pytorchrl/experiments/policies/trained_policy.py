@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.spaces import EnvActions, space_from_data, with_trailing_axis
 from pytorchrl.agent.envs.wrappers.flat_observation import flattened
 from pytorchrl.agent.explorers import Exploration
@@ -234,10 +235,12 @@ def load_policy(
 
     Raises:
         CheckpointError: there are no weights, or they are damaged.
+        DeviceError: the device is not available.
         CompositionError: the algorithm or the actor cannot be built from the file alone.
         ImportError: a policy of the hub is named, and its package is not installed.
     """
-    path = find_policy(path)
+    # A name of a device that is not there would be an error of whatever uses it first.
+    path, device = find_policy(path), find_device(device)
     file = file_of(path)
     of_folder = RunFolder(path).read_config() if path.is_dir() else {}
     state = checkpoint.load(file, checkpoint.READING)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.spaces import choices_of
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.experiments.policies.fitted_q import (
     CHOICE2,
@@ -78,6 +79,17 @@ class FitSettings:
 
 
 @dataclass(frozen=True)
+class Closeness:
+    """How close a policy's actions are to those of the data, and how close uniformly random ones are."""
+
+    policy: float
+    """For a Box, the root mean square difference in shares of the actions' range, or of their standard deviation in
+    the data where they have no bounds; for other spaces, the share of the data's actions that the policy takes."""
+    random: float | None
+    """The same of random actions; None where a Box has no bounds."""
+
+
+@dataclass(frozen=True)
 class ValueFromData:
     """Values in the unit of discounted returns from the initial observations, with 95% intervals."""
 
@@ -94,6 +106,8 @@ class ValueFromData:
     """None where actions are not Discrete."""
     probabilities: Source | None
     """Where the probabilities of the data's actions are from."""
+    closeness: Closeness
+    """Of the actions of policy and data."""
     last_change: float
     """Mean change of a fit's value over the last quarter of its updates."""
     possible: tuple[float, float]
@@ -170,6 +184,7 @@ def value_from_data(
         behaviour_return=_mean(np.array([return_of(episode) for episode in episodes]), random),
         importance=importance,
         probabilities=source,
+        closeness=fits.closeness(random),
         last_change=float(np.mean(changes)),
         possible=(float(returns.min()), float(returns.max())),
         fits=1 + len(values),
@@ -244,6 +259,30 @@ class _Fits:
             clone, source = self._clone(), "cloned"
             known = [clone.probabilities(episode) for episode in self._episodes]
         return [self._weighted(*each, q) for each in zip(self._episodes, self._choices, known, strict=True)], source
+
+    def closeness(self, random: np.random.Generator) -> Closeness:
+        """Return how close the policy's actions are to those of the data."""
+        codec, space, device = self._algorithm.codec, self._algorithm.action_space, self._algorithm.device
+        stored = [torch.from_numpy(np.ascontiguousarray(each.fields[ACT])).to(device) for each in self._episodes]
+        theirs = torch.cat([codec.to_env(codec.from_storage(each)) for each in stored]).flatten(1)
+        ours = torch.cat([codec.to_env(each[:-1]) for each in self._choices]).flatten(1)
+        if not isinstance(space, spaces.Box):
+            assert isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
+            return Closeness(float((ours == theirs).all(1).double().mean()), float(1 / np.prod(choices_of(space))))
+        taken, chosen = (each.double().cpu().numpy() for each in (theirs, ours))
+        low, high = (np.asarray(bound, np.float64).reshape(-1) for bound in (space.low, space.high))
+        if space.is_bounded():
+            unit, drawn = high - low, random.uniform(low, high, taken.shape)
+        else:
+            unit, drawn = taken.std(0), None
+        # Of an action that cannot differ, or never did, nothing is told.
+        differs = unit > 0
+        unit = unit[differs]
+
+        def distance(actions: Floats) -> float:
+            return float(np.sqrt(np.mean(((actions - taken)[:, differs] / unit) ** 2))) if differs.any() else 0.0
+
+        return Closeness(distance(chosen), None if drawn is None else distance(drawn))
 
     def _weighted(self, episode: Episode, choices: torch.Tensor, probabilities: Floats, q: FittedQ) -> WeightedEpisode:
         algorithm = self._algorithm

@@ -250,7 +250,7 @@ def as_checkpoint_error(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (CheckpointError, CompositionError, DefaultDtypeError, ImportError):
+    except (CheckpointError, CompositionError, DefaultDtypeError, DeviceError, ImportError):
         raise
     except _MISFITS as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error) or repr(error)

@@ -20,6 +20,13 @@ from storages.persistent.log.lock import NAME as LOCK_NAME
 _MOST_KEPT = 100_000
 """Largest ``keep_checkpoints`` that is accepted from a file."""
 
+_OPENED_BY = {
+    ".onnx": "onnxruntime.InferenceSession({0.name!r})",
+    ".pt2": "torch.export.load({0.name!r}).module()",
+    ".ts": "torch.jit.load({0.name!r})",
+}
+"""What reads an exported policy, by the suffix of its file."""
+
 
 def file_of(run: str | os.PathLike[str]) -> Path:
     """Return the newest checkpoint of a run folder, which need not exist, or the file that is named.
@@ -46,11 +53,23 @@ def file_of(run: str | os.PathLike[str]) -> Path:
 
 
 def hint_of(path: Path) -> str:
-    """Return what to do with a path that is a data set or a composition instead of a run; "" if it is neither."""
+    """Return what to do with what is no run: a data set, a composition, an exported policy, a folder of runs.
+
+    "" if it is none of them.
+    """
     if is_dataset(path):
         return f"; a data set is described by: python -m pytorchrl data show {path}"
     if path.is_file() and path.suffix in (".yaml", ".yml"):
         return f"; a composition is trained by: python -m pytorchrl train --config {path}"
+    if path.is_file() and path.suffix in _OPENED_BY:
+        return (
+            "; it is an exported policy, which is opened without this toolkit: "
+            f"{_OPENED_BY[path.suffix].format(path)}. Its run, or its weights, are loaded here"
+        )
+    if path.is_dir():
+        runs = sorted(file.parent for file in path.glob(f"*/{RunFiles(path).config_file.name}"))
+        if runs:
+            return f"; it holds {len(runs)} run{'s' * (len(runs) > 1)}: name one, such as {runs[0]}"
     return ""
 
 

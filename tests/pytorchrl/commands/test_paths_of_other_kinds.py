@@ -8,6 +8,7 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
+from pytorchrl.agent.device import DeviceError
 from pytorchrl.experiments import load_policy
 from pytorchrl.experiments.runs.checkpoint import DamagedCheckpointError, load_newest
 from pytorchrl.experiments.runs.starting_point import start_from
@@ -90,3 +91,39 @@ def test_from_a_damaged_format_an_earlier_checkpoint_is_loaded(value: bool, tmp_
     assert path.name == "checkpoint-1.pt"
     assert [type(one) for one in damaged] == [DamagedCheckpointError]
     assert f"its format is {value}, which is no number" in str(damaged[0])
+
+
+@pytest.mark.parametrize(
+    ("suffix", "opened"),
+    [(".ts", "torch.jit.load('policy.ts')"), (".pt2", "torch.export.load('policy.pt2').module()")],
+)
+def test_an_exported_policy_in_place_of_a_run_is_not_called_damaged(
+    suffix: str, opened: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = load_policy("zoo:ppo-cartpole").export(tmp_path / f"policy{suffix}")
+    with pytest.raises(prl.CheckpointError, match="it is an exported policy, which is opened") as refused:
+        load_policy(file)
+    assert opened in str(refused.value)
+    assert "damaged" not in str(refused.value)
+    assert "it is an exported policy" in error_of(monkeypatch, "evaluate", file)
+
+
+def test_an_onnx_file_in_place_of_a_run_is_told_to_be_an_exported_policy(tmp_path: Path) -> None:
+    (tmp_path / "policy.onnx").write_bytes(b"ONNX")
+    with pytest.raises(prl.CheckpointError, match=r"exported policy.*InferenceSession\('policy.onnx'\)"):
+        load_policy(tmp_path / "policy.onnx")
+
+
+def test_a_folder_of_several_seeds_names_one_of_them(tmp_path: Path) -> None:
+    for seed in (2, 1):
+        (tmp_path / "runs" / f"seed-{seed}").mkdir(parents=True)
+        (tmp_path / "runs" / f"seed-{seed}" / "config.json").write_text("{}")
+    with pytest.raises(prl.CheckpointError, match=r"it holds 2 runs: name one, such as .*seed-1$"):
+        load_policy(tmp_path / "runs")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the device is available")
+def test_a_device_that_is_not_there_is_named_and_not_the_file() -> None:
+    with pytest.raises(DeviceError, match='device "cuda" is not available') as refused:
+        load_policy("zoo:ppo-cartpole", device="cuda")
+    assert "does not fit its own composition" not in str(refused.value)

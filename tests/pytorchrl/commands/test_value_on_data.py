@@ -1,5 +1,6 @@
 """``evaluate --data``: the values of policy and data, and what follows from them."""
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.commands.value_on_data import conclusions
 from pytorchrl.experiments.policies.importance_sampling import ImportanceEstimates
-from pytorchrl.experiments.policies.value_from_data import ValueFromData
+from pytorchrl.experiments.policies.value_from_data import Closeness, ValueFromData
 from pytorchrl.logging.bootstrap import Estimate
 from tests.support.data_sets import recorded
 
@@ -48,6 +49,7 @@ def test_a_run_is_evaluated_on_the_episodes_that_it_held_out(command: Any, tmp_p
         assert name in printed
     assert "return discounted by 0.99 a step" in printed
     assert "probabilities of a clone of the data" in printed
+    assert re.search(r"\d+% of the data's actions are the policy's; random ones: 50%", printed)
     assert "learnt from these episodes" not in printed
     on_all = command("evaluate", run, "--data", data, *QUICK, "--select", "SelectEpisodes(max_episodes=6)")
     assert "on 6 episodes of" in on_all
@@ -59,6 +61,7 @@ def test_continuous_actions_have_no_importance_weighted_estimates(command: Any, 
     printed = command("evaluate", trained(command, "td3bc", data), "--data", data, *QUICK)
     assert "policy, fitted Q evaluation" in printed
     assert "effective episodes" not in printed
+    assert re.search(r"[\d.]+% of their range away from the data's, root mean square; random ones: [\d.]+%", printed)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +89,7 @@ FOUND = ValueFromData(
     behaviour_return=Estimate(8.0, 7.0, 9.0),
     importance=None,
     probabilities=None,
+    closeness=Closeness(0.3, 0.5),
     last_change=0.1,
     possible=(-5.0, 12.0),
     fits=11,
@@ -110,6 +114,14 @@ FOUND = ValueFromData(
 def test_a_sentence_says_what_follows_from_the_difference(difference: Estimate, sentence: str) -> None:
     (said,) = conclusions(replace(FOUND, difference=difference), None, None)
     assert sentence in said
+
+
+def test_a_better_value_is_doubted_where_nothing_keeps_the_policy_to_the_data() -> None:
+    (said,) = conclusions(FOUND, None, None, "SAC")
+    assert "nothing keeps SAC to the actions of data" in said
+    assert "do not conclude that it is better" in said
+    worse = replace(FOUND, difference=Estimate(-3.0, -5.0, -1.0))
+    assert "do not conclude" not in " ".join(conclusions(worse, None, None, "SAC"))
 
 
 def test_sentences_say_what_makes_the_values_unsure() -> None:

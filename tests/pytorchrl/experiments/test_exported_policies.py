@@ -3,6 +3,7 @@
 import json
 import resource
 import signal
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -372,3 +373,60 @@ def test_an_export_to_a_full_disk_names_the_disk_and_not_the_version_of_torch(
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, ignored)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", [pytest.param(".onnx", marks=pytest.mark.long), ".pt2", ".ts"])
+def test_a_file_refuses_an_observation_of_another_size(
+    suffix: str, finished: Callable[[str], Path], tmp_path: Path
+) -> None:
+    skip_without_onnx(suffix)
+    file = prl.load_policy(finished("sac")).export(tmp_path / f"policy{suffix}")
+    run = as_function(file)
+    assert run(np.zeros((2, 3), np.float32)).shape == (2, 1)
+    for wrong in ((1, 1), (1, 2), (3,), (1, 4)):
+        with pytest.raises(Exception, match=r"(?i)shape|dimension|rank|guard|size|index"):
+            run(np.zeros(wrong, np.float32))
+
+
+@pytest.mark.parametrize("suffix", [pytest.param(".onnx", marks=pytest.mark.long), ".pt2", ".ts"])
+def test_a_file_tells_nothing_of_the_folders_of_the_machine_that_wrote_it(
+    suffix: str, finished: Callable[[str], Path], tmp_path: Path
+) -> None:
+    skip_without_onnx(suffix)
+    file = prl.load_policy(finished("sac")).export(tmp_path / f"policy{suffix}")
+    contents = [file.read_bytes()]
+    if suffix != ".onnx":
+        with zipfile.ZipFile(file) as archive:
+            contents = [archive.read(name) for name in archive.namelist()]
+    for folder in (Path(prl.__file__).parent, Path(torch.__file__).parent, tmp_path):
+        assert not any(str(folder).encode() in content for content in contents)
+
+
+@pytest.mark.parametrize("name", ["sac", "ppo with memory", "dqn"])
+def test_a_torch_export_holds_only_the_networks_that_act(
+    name: str, finished: Callable[[str], Path], tmp_path: Path
+) -> None:
+    policy = prl.load_policy(finished(name))
+    program = torch.export.load(policy.export(tmp_path / "policy.pt2"))
+    used = {
+        spec.target
+        for spec, node in zip(program.graph_signature.input_specs, _inputs_of(program), strict=True)
+        if node.users
+    }
+    assert used >= set(program.state_dict)
+    if name == "sac":
+        assert len(program.state_dict) < len(policy.algorithm.actor.networks.state_dict())
+        assert not [each for each in program.state_dict if "critics" in each]
+
+
+def _inputs_of(program: Any) -> list[Any]:
+    return [node for node in program.graph.nodes if node.op == "placeholder"]
+
+
+def as_function(file: Path) -> Callable[[Any], Any]:
+    """The exported network, from arrays to arrays."""
+    if file.suffix == ".onnx":
+        session = pytest.importorskip("onnxruntime").InferenceSession(file)
+        return lambda rows: session.run(["action"], {"observation": rows})[0]
+    network = torch.jit.load(file) if file.suffix == ".ts" else torch.export.load(file).module()
+    return lambda rows: network(torch.from_numpy(rows)).detach().numpy()

@@ -33,6 +33,7 @@ class BehaviourCloning(OffPolicyAlgorithm):
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("any", collected=False, sequences=True)}
+    constrained_to_data: ClassVar[bool] = True
     unchangeable = frozenset({"distribution"})
 
     distribution: DistributionHead = Policy()

@@ -1,7 +1,7 @@
 """AWAC: advantage-weighted regression of actions, for offline training and online fine-tuning."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ class AWAC(OffPolicyAlgorithm):
         num_samples: actions of the policy sampled per state, for the baseline.
     """
 
+    constrained_to_data: ClassVar[bool] = True
     actions = "bounded"
     unchangeable = frozenset({"distribution", "num_critics"})
 

@@ -1,5 +1,7 @@
 """BCQ: batch-constrained Q-learning over actions proposed by a generative model of the data."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -45,6 +47,7 @@ class BCQ(OffPolicyAlgorithm):
         phi: the largest perturbation of an action.
     """
 
+    constrained_to_data: ClassVar[bool] = True
     actions = "bounded"
     unchangeable = frozenset({"num_critics", "phi"})
 

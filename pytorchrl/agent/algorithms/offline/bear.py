@@ -1,7 +1,7 @@
 """BEAR: off-policy actor-critic constrained to the data's support by maximum mean discrepancy."""
 
 import math
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -59,6 +59,7 @@ class BEAR(OffPolicyAlgorithm):
         warmup_updates: initial updates in which the policy minimises only the MMD.
     """
 
+    constrained_to_data: ClassVar[bool] = True
     actions = "bounded"
     unchangeable = frozenset({"num_critics", "initial_multiplier"})
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ class CQL(SAC):
         backup_entropy: include the policy's entropy in TD targets.
     """
 
+    constrained_to_data: ClassVar[bool] = True
     unchangeable = frozenset({"lagrange_threshold"})
 
     lr_pi: NonNegativeOrSchedule = 1e-4

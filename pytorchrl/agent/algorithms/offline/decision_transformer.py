@@ -53,6 +53,7 @@ class DecisionTransformer(OffPolicyAlgorithm):
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", collected=False, whole_episodes=True)}
+    constrained_to_data: ClassVar[bool] = True
     reads_rewards = True
     keeps_acting_state = True
     unchangeable = frozenset({

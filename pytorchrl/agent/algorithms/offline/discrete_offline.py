@@ -4,6 +4,8 @@ DiscreteBCQ: DQN restricted to actions that are likely in the data.
 DiscreteCQL: DQN with a penalty on the Q-values of actions outside the data.
 """
 
+from typing import ClassVar
+
 import torch
 
 from pytorchrl.agent.actors.heads import Policy
@@ -28,6 +30,8 @@ class DiscreteBCQ(DQN):
         threshold: relative probability (tau): 0 is double DQN, 1 is behaviour cloning.
         logit_penalty: weight of the squared logits of the imitation network.
     """
+
+    constrained_to_data: ClassVar[bool] = True
 
     lr: NonNegativeOrSchedule = 3e-4
     update_every: Count = 1
@@ -75,6 +79,8 @@ class DiscreteCQL(DQN):
         conservative_weight: weight of the penalty, the gap between the log-sum-exp of all actions' values and the value
             of the data's action (alpha, equation 4).
     """
+
+    constrained_to_data: ClassVar[bool] = True
 
     conservative_weight: NonNegative = 1.0
 

@@ -1,7 +1,7 @@
 """EDAC: SAC with an ensemble of critics, diversified by their gradients in the data's actions."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,8 @@ class EDAC(SAC):
     Raises:
         ValueError: ``eta`` is not 0, and there are fewer than two critics.
     """
+
+    constrained_to_data: ClassVar[bool] = True
 
     lr_q: NonNegativeOrSchedule = 3e-4
     num_critics: Count = 10

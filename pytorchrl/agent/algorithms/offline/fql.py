@@ -1,6 +1,6 @@
 """FQL: a one-step policy distilled from a flow of the data's actions, which also maximises values."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -38,6 +38,7 @@ class FQL(OffPolicyAlgorithm):
         critic_layer_norm: layer normalisation in the critics; False leaves it to the actor.
     """
 
+    constrained_to_data: ClassVar[bool] = True
     actions = "bounded"
     unchangeable = frozenset({"num_critics", "critic_layer_norm"})
 

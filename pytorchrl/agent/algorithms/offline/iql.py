@@ -47,6 +47,7 @@ class IQL(OffPolicyAlgorithm):
             maximum.
     """
 
+    constrained_to_data: ClassVar[bool] = True
     actions = "bounded"
     unchangeable = frozenset({"distribution", "num_critics"})
 

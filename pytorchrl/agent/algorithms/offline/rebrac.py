@@ -34,6 +34,7 @@ class ReBRAC(TD3):
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", next_actions=True)}
+    constrained_to_data: ClassVar[bool] = True
     unchangeable = frozenset({"critic_layer_norm"})
 
     policy_penalty: NonNegativeOrSchedule = 0.01

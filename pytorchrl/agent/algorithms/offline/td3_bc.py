@@ -1,5 +1,7 @@
 """TD3BC: TD3 with a behaviour cloning term in the policy's loss."""
 
+from typing import ClassVar
+
 from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -13,6 +15,8 @@ class TD3BC(TD3):
         alpha: weight of the critic's values, divided by their mean magnitude, relative to the squared distance to the
             data's actions (equation 5); 0 is behaviour cloning.
     """
+
+    constrained_to_data: ClassVar[bool] = True
 
     lr_pi: NonNegativeOrSchedule = 3e-4
     lr_q: NonNegativeOrSchedule = 3e-4

@@ -35,6 +35,7 @@ class SARSA(DQN):
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", next_actions=True)}
+    constrained_to_data: ClassVar[bool] = True
 
     next_action: Literal["taken", "policy"] = "taken"
 
