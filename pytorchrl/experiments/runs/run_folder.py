@@ -63,7 +63,7 @@ def hint_of(path: Path) -> str:
         return f"; a composition is trained by: python -m pytorchrl train --config {path}"
     if path.is_file() and path.suffix in _OPENED_BY:
         return (
-            f"; it is an exported policy, which is opened without this toolkit: {_OPENED_BY[path.suffix].format(path)}. "
+            f"; it is an exported policy, opened without this toolkit: {_OPENED_BY[path.suffix].format(path)}. "
             f"The run that it was exported from, or its weights, are loaded here"
         )
     if path.is_dir():
