@@ -129,7 +129,8 @@ class DatasetFactory(Factory[Storage]):
         if about.observation_space is None or about.action_space is None:
             raise DatasetError(
                 f"{self.path} does not contain the spaces of its observations and actions; give the scheme "
-                f"test_envs_factory (in commands --env)"
+                f"test_envs_factory (in commands --env), or write those of a run into the data: python -m pytorchrl "
+                f"data convert {shlex.quote(self.path)} with-spaces.npz --spaces-of RUN"
             )
         observation, action = (space_from_data(space) for space in (about.observation_space, about.action_space))
         return SimpleNamespace(observation_space=observation, action_space=action, num_envs=1, stacked_frames=0)

@@ -1,11 +1,13 @@
 """Commands that list, show, convert, merge, prune and split data sets."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from pytorchrl.agent.envs.spaces import space_as_data
 from pytorchrl.commands.data.shared import (
     NO_ANSWERS,
     AsOptions,
@@ -14,11 +16,13 @@ from pytorchrl.commands.data.shared import (
     Output,
     Share,
     Source,
+    in_spaces,
     opened,
     opened_as_it_is,
     write,
 )
 from pytorchrl.commands.shared import check_counts, check_seed
+from pytorchrl.experiments import load_policy
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.pictures.dataset_plot import plot_dataset, refuse_other_suffix
 from pytorchrl.logging.pictures.dataset_sample import data_warnings, sample_of
@@ -39,6 +43,7 @@ from storages.errors import DatasetError
 
 _MOST_NAMES = 12
 """Names of arrays that are not used, of which a line is printed."""
+Run = Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="")]
 Picture = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="")]
 
 
@@ -84,6 +89,7 @@ def convert(
     source: Source,
     output: Output,
     format: Format = None,  # noqa: A002
+    spaces_of: Run = None,
     answers: AsOptions = NO_ANSWERS,
 ) -> None:
     """Write a data set, a table of steps, or what a storage holds, in another format.
@@ -93,13 +99,25 @@ def convert(
             meant.
         output: what is written: a folder for Minari's formats, or a file that ends in .npz; must not exist.
         format: of the output; npz where its name ends in .npz, else minari-hdf5.
+        spaces_of: a run, or a file of its weights, whose spaces of observations and actions the output gets, so that
+            it is trained from without an environment; the source's, unless given.
         answers: what the source leaves open.
     """
     format_for(output, format)
     dataset = opened(source, answers)
     for sentence in reading_of(dataset):
         tell(sentence)
-    write(output, dataset, len(dataset), format, dataset.about)
+    if spaces_of is None:
+        write(output, dataset, len(dataset), format, dataset.about)
+    else:
+        policy = load_policy(spaces_of)
+        about = replace(
+            dataset.about,
+            observation_space=space_as_data(policy.observation_space),
+            action_space=space_as_data(policy.action_space),
+        )
+        episodes = in_spaces(dataset, policy.observation_space, policy.action_space, str(source))
+        write(output, episodes, len(dataset), format, about)
 
 
 def reading_of(dataset: Dataset) -> list[str]:

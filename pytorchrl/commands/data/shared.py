@@ -1,11 +1,15 @@
 """Shared parts of the commands for data sets: arguments, opening and writing."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import tyro
+from gymnasium import spaces
+from numpy.typing import NDArray
 
 from pytorchrl.experiments import RunFolder
 from pytorchrl.experiments.inspection.overview import CheckpointDataset, directory_of_episodes
@@ -16,6 +20,7 @@ from pytorchrl.terminal import tell
 from storages.datasets import FORMATS, About, Dataset, Ends, FlatNames, Written, open_dataset, write_dataset
 from storages.datasets.answers import Answers
 from storages.episode import Episode
+from storages.transition import ACT
 
 Format = Annotated[
     str | None,
@@ -94,6 +99,45 @@ def opened_as_it_is(path: Path) -> Dataset:
     """
     with converting_named(path):
         return open_dataset(path)
+
+
+def in_spaces(episodes: Iterable[Episode], observation: Any, action: Any, source: str) -> Iterator[Episode]:
+    """Yield episodes whose arrays have the shapes and dtypes of spaces.
+
+    Raises:
+        ValueError: they have other sizes or parts, or actions outside of their space.
+    """
+    for episode in episodes:
+        seen = episode.observations
+        if isinstance(observation, spaces.Dict) != isinstance(seen, Mapping):
+            raise ValueError(f"--spaces-of: the policy takes {observation}, and {source} has other observations")
+        if isinstance(seen, Mapping):
+            if seen.keys() != observation.spaces.keys():
+                raise ValueError(
+                    f"--spaces-of: the policy's observations have the parts {list(observation.spaces)}, and those of "
+                    f"{source} {list(seen)}"
+                )
+            made: Any = {name: _in_space(part, observation[name], name, source) for name, part in seen.items()}
+        else:
+            assert isinstance(seen, np.ndarray)
+            made = _in_space(seen, observation, "observations", source)
+        actions = _in_space(episode.fields[ACT], action, "actions", source)
+        yield replace(episode, observations=made, fields={**episode.fields, ACT: actions})
+
+
+def _in_space(values: NDArray[Any], space: Any, name: str, source: str) -> NDArray[Any]:
+    """Return the values (L, ...) of a part of an episode in the shape and dtype of a space."""
+    shape = space.shape or values.shape[1:]
+    if math.prod(values.shape[1:]) != math.prod(space.shape):
+        raise ValueError(
+            f"--spaces-of: the {name} of {source} are {math.prod(values.shape[1:])} numbers a step, and those of the "
+            f"policy {math.prod(space.shape)}, {space}"
+        )
+    if isinstance(space, spaces.Discrete):
+        outside = (values < space.start) | (values >= space.start + space.n)
+        if outside.any():
+            raise ValueError(f"--spaces-of: the {name} of {source} have {values[outside][0]}, outside of {space}")
+    return values.reshape(len(values), *shape).astype(space.dtype)
 
 
 def write(output: Path, episodes: Iterable[Episode], total: int, format_: str | None, about: About) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+import pytorchrl as prl
 from pytorchrl.__main__ import main
+from pytorchrl.agent.envs.spaces import space_from_data
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from storages.datasets import open_dataset, write_dataset
 from tests.support.data_sets import recorded
@@ -17,9 +19,9 @@ from tests.support.layouts import LAYOUTS
 def train(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str | Path) -> str:
-        small = ("--actor.hidden-sizes", "8", "--algorithm.mini-batch-size", "8")
-        monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "train", *map(str, arguments), *small])
+    def run(*arguments: str | Path, named: str = "train") -> str:
+        small = ("--actor.hidden-sizes", "8", "--algorithm.mini-batch-size", "8") if named == "train" else ()
+        monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", named, *map(str, arguments), *small])
         main()
         return capsys.readouterr().out
 
@@ -62,6 +64,30 @@ def test_data_without_spaces_are_refused_with_the_option_that_names_an_environme
     write_dataset(path, open_dataset(recorded(tmp_path / "pushed.npz", "Pendulum-v1", 40)))
     with pytest.raises(SystemExit, match=r"bare.npz does not contain the spaces .*in commands --env"):
         train("--algorithm", "td3bc", "--data", path, "--steps", "3")
+
+
+def test_a_table_gets_the_spaces_of_a_run_and_is_trained_from_without_an_environment(
+    train: Any, tmp_path: Path
+) -> None:
+    train("--algorithm", "td3bc", "--data", recorded(tmp_path / "pushed.npz", "Pendulum-v1", 40), "--steps", "3")
+    (run,) = (tmp_path / "runs").rglob("config.json")
+    rows = "".join(f"{0.1 * t},{0.2 * t},0.5,{t % 2},-1,{t // 5}\n" for t in range(20))
+    table = tmp_path / "log.csv"
+    table.write_text("x,y,v,push,paid,number\n" + rows)
+    names = ["--episode", "number", "--names", "observations", "x,y,v", "actions", "push", "rewards", "paid"]
+    made = tmp_path / "log.npz"
+    train("convert", table, made, "--spaces-of", run.parent, *names, named="data")
+    about = open_dataset(made).about
+    policy = prl.load_policy(run.parent)
+    assert space_from_data(about.observation_space) == policy.observation_space
+    assert space_from_data(about.action_space) == policy.action_space
+    assert "Finished 3 updates" in train(
+        "--algorithm", "td3bc", "--data", made, "--steps", "3", "--log-dir", tmp_path / "again"
+    )
+    names[3 + names[3:].index("x,y,v")] = "x,y"
+    with pytest.raises(SystemExit, match=r"observations of .*log.csv are 2 numbers a step, and those of the policy 3"):
+        train("convert", table, tmp_path / "other.npz", "--spaces-of", run.parent, *names, named="data")
+    assert not (tmp_path / "other.npz").exists()
 
 
 def test_data_of_unknown_ends_are_refused_with_the_command_that_answers(train: Any, tmp_path: Path) -> None:
