@@ -82,7 +82,7 @@ class PresetRun:
     def parts(self) -> RunParts:
         """The parts that ``train`` chooses, with fewer evaluations."""
         task = self.task
-        preset, _ = preset_of(task.algorithm, task.env)
+        preset, _ = preset_of(getattr(prl, task.algorithm), task.env)
         steps = self.steps_given or preset["steps"]
         chosen = {
             "algorithm": {"name": task.algorithm, "test_every": max(1, steps // _EVALUATIONS)},
@@ -292,7 +292,7 @@ def _table(results: Mapping[PresetTask, Sequence[Result]]) -> list[str]:
     header = ["preset", "environment", "steps", "each seed", "mean", "best", "minutes", "published"]
     rows = [header, ["---", "---", "---:", "---", "---:", "---:", "---:", "---"]]
     for task, found in results.items():
-        preset, _ = preset_of(task.algorithm, task.env)
+        preset, _ = preset_of(getattr(prl, task.algorithm), task.env)
         row = [f"`{task.name}`", task.env, f"{preset['steps']:,}"]
         if found:
             row += [", ".join(shown(result.final_return) for result in found)]

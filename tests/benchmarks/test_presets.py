@@ -42,7 +42,7 @@ def row_of(name: str, page: Path) -> list[str]:
 def test_each_row_is_of_a_preset_and_has_a_name_of_its_own() -> None:
     assert len({task.name for task in PRESETS}) == len(PRESETS)
     for task in PRESETS:
-        preset, _ = preset_of(task.algorithm, task.env)
+        preset, _ = preset_of(getattr(prl, task.algorithm), task.env)
         assert task.package is not None or preset["steps"] > 0, task.name
 
 

@@ -71,7 +71,7 @@ def compose(
     preset: dict[str, Any] = {}
     if isinstance(algorithm, str):
         made = env.hyper_parameters["env"] if isinstance(env, Factory) else env
-        preset, _ = preset_of(part_named(Algorithm, algorithm).__name__, str(made))
+        preset, _ = preset_of(part_named(Algorithm, algorithm), str(made))
     parts = make_parts(
         merge_descriptions(fit_preset(preset, chosen), chosen, {"preprocessing": preprocessing}), factories
     )

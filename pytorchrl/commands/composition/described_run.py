@@ -23,6 +23,7 @@ from pytorchrl.commands.composition.data_source import (
     without_random_actions,
 )
 from pytorchrl.commands.composition.description import (
+    KINDS,
     check_description,
     check_settings,
     merge_descriptions,
@@ -46,6 +47,7 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import function_named, import_modules
 from pytorchrl.logging.writers import LOGGERS, Logger, LoggerSetting
 from pytorchrl.scheme import Scheme
+from pytorchrl.terminal import tell
 from storages.component.factory import Factory
 from storages.persistent.commits import has_commits
 from storages.storage import Storage
@@ -184,14 +186,34 @@ def _describe(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dict
         kind: {} if getattr(chosen, kind) is None else {"name": getattr(chosen, kind)}
         for kind in ("algorithm", "actor", "storage", "env")
     }
+    file, names = _with_names_of_classes(file), _with_names_of_classes(names)
+    for kind, part in names.items():
+        _tell_what_is_unused(kind, part.get("name"), file.get(kind, {}))
     begin = getattr(chosen, "from") or file.get("from")
     of_run = {} if begin is None else description_of(Path(begin))
     whole = merge_descriptions(of_run, file, names)
     algorithm, env = whole["algorithm"].get("name"), whole["env"].get("name")
     if algorithm is None or env is None or chosen.no_preset or of_run:
         return whole, None
-    preset, preset_name = preset_of(part_named(Algorithm, algorithm).__name__, env)
+    preset, preset_name = preset_of(part_named(Algorithm, algorithm), env)
     return merge_descriptions(fit_preset(preset, whole), file, names), preset_name
+
+
+def _with_names_of_classes(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a description in which each class has its whole name, however it was spelt."""
+    named = dict(description)
+    for kind, base in KINDS.items():
+        name = named.get(kind, {}).get("name")
+        if kind != "env" and name is not None:
+            named[kind] = {**named[kind], "name": part_named(base, name).__name__}
+    return named
+
+
+def _tell_what_is_unused(kind: str, name: str | None, of_file: Mapping[str, Any]) -> None:
+    """Say which settings of a file are dropped, as they are those of another class than an option names."""
+    other, unused = of_file.get("name"), [setting for setting in of_file if setting != "name"]
+    if unused and None not in (name, other) and name != other:
+        tell(f"Not used of the configuration file: {kind} {other}'s {', '.join(unused)}, as --{kind} names {name}.")
 
 
 def make_callbacks(settings: Mapping[str, Any]) -> list[Callback]:

@@ -20,18 +20,27 @@ _ATARI, _ANY = "Atari", "*"
 """Keys of presets for all games of Atari, and for all other environments."""
 
 
-def preset_of(algorithm: str, env: str) -> tuple[dict[str, Any], str | None]:
+def preset_of(algorithm: type[Any], env: str) -> tuple[dict[str, Any], str | None]:
     """Return the preset of an algorithm for an environment, and its name; empty and None where there is none.
 
+    A class of a user's has that of the class of the toolkit that it extends, but for hyper-parameters that it declares.
+
     Args:
-        algorithm: name of its class.
+        algorithm: its class.
         env: id of the environment.
     """
-    of_algorithm = _presets().get(algorithm, {})
+    classes = algorithm.__mro__
+    extended = next(cls for cls in classes if cls.__module__.partition(".")[0] == "pytorchrl")
+    of_algorithm = _presets().get(extended.__name__, {})
     names = {env: env} | ({_ATARI: "games of Atari"} if is_game(env) else {}) | {_ANY: "any environment"}
     for name, said in names.items():
         if name in of_algorithm:
-            return of_algorithm[name], f"{algorithm}, {said}"
+            preset = dict(of_algorithm[name])
+            own = {name for cls in classes[: classes.index(extended)] for name in vars(cls)}
+            if own and "algorithm" in preset:
+                preset["algorithm"] = {key: value for key, value in preset["algorithm"].items() if key not in own}
+            extending = "" if algorithm is extended else f", which {algorithm.__name__} extends"
+            return preset, f"{extended.__name__}, {said}{extending}"
     return {}, None
 
 

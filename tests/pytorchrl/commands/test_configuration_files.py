@@ -122,3 +122,25 @@ def test_an_invalid_configuration_file_is_refused(content: str, message: str, tm
     file.write_text(content)
     with pytest.raises(prl.CompositionError, match=message):
         described_run(["--config", str(file)])
+
+
+@pytest.mark.parametrize("spelt", ["sac", "SAC", "Sac"])
+def test_the_class_of_a_file_keeps_its_settings_however_an_option_spells_it(
+    spelt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("algorithm: {name: SAC, gamma: 0.9}\nenv: Pendulum-v1\nsteps: 10\n")
+    parts = described_run(["--config", str(file), "--algorithm", spelt]).parts
+    assert parts.algorithm.hyper_parameters["gamma"] == 0.9
+    assert "Not used" not in capsys.readouterr().out
+
+
+def test_settings_of_a_file_for_another_class_than_an_option_names_are_said_to_be_unused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("algorithm: {name: SAC, gamma: 0.9, lr_q: 0.1}\nenv: Pendulum-v1\nsteps: 10\n")
+    parts = described_run(["--config", str(file), "--algorithm", "td3", "--no-preset"]).parts
+    assert parts.algorithm.hyper_parameters["gamma"] == prl.TD3.create_factory().hyper_parameters["gamma"]
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Not used of the configuration file: algorithm SAC's gamma, lr_q, as --algorithm names TD3" in said

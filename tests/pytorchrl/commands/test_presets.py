@@ -84,7 +84,7 @@ def test_presets_have_known_parts_and_are_found_by_their_environment() -> None:
     count = 0
     for algorithm, env, preset in all_presets():
         assert set(preset) <= {"algorithm", "actor", "storage", "env", "steps"}
-        found, name = preset_of(algorithm, environment(algorithm, env))
+        found, name = preset_of(getattr(prl, algorithm), environment(algorithm, env))
         said = {"*": "any environment", "Atari": "games of Atari"}.get(env, env)
         if env == "Atari" and importlib.util.find_spec("ale_py") is None:
             continue
@@ -112,9 +112,32 @@ def test_presets_have_known_parts_and_are_found_by_their_environment() -> None:
 )
 def test_usual_tasks_have_presets_of_ppo_and_of_algorithms_with_replay(env: str, others: set[str]) -> None:
     for algorithm in {"PPO", *others}:
-        preset, name = preset_of(algorithm, env)
+        preset, name = preset_of(getattr(prl, algorithm), env)
         assert preset["steps"] >= 1_000, f"{algorithm}, {env}"
         assert name == f"{algorithm}, {env}"
+
+
+class SlowerSAC(prl.SAC):
+    """SAC with a learning rate and a hyper-parameter of its own."""
+
+    lr_q: float = 1e-5
+    action_penalty: float = 0.1
+
+
+def test_a_class_of_a_users_has_the_preset_of_what_it_extends_and_its_own_values() -> None:
+    of_sac, _ = preset_of(prl.SAC, "Pendulum-v1")
+    preset, name = preset_of(SlowerSAC, "Pendulum-v1")
+    assert name == "SAC, Pendulum-v1, which SlowerSAC extends"
+    assert "lr_q" in of_sac["algorithm"]
+    assert preset == of_sac | {"algorithm": {k: v for k, v in of_sac["algorithm"].items() if k != "lr_q"}}
+    with prl.compose("SlowerSAC", "Pendulum-v1") as own, prl.compose("SAC", "Pendulum-v1") as theirs:
+        ours: Any = own.algorithm
+        assert (ours.lr_q, ours.gamma, ours.mini_batch_size) == (1e-5, 0.98, 128)
+        assert own.config["actor"] == theirs.config["actor"]
+
+
+def test_algorithms_of_the_toolkit_have_no_presets_of_those_that_they_extend() -> None:
+    assert preset_of(prl.TD3BC, "Pendulum-v1") == ({}, None)
 
 
 def test_train_names_the_return_that_a_preset_has_reached(
@@ -143,7 +166,7 @@ def test_measured_returns_are_of_presets_as_they_are() -> None:
     returns = read_yaml(FOLDER / RETURNS)
     for algorithm, of_envs in returns.items():
         for env, found in of_envs.items():
-            preset, name = preset_of(algorithm, env)
+            preset, name = preset_of(getattr(prl, algorithm), env)
             if env in gym.registry:
                 # The presets of games of Atari are one for all, and need their package to be found.
                 assert name == f"{algorithm}, {env}" or name == f"{algorithm}, games of Atari"

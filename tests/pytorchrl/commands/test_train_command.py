@@ -139,7 +139,7 @@ def test_every_algorithm_is_composed_by_default_or_names_what_it_needs() -> None
 @pytest.mark.parametrize(("name", "num_envs"), [("Rainbow", 1), ("R2D2", 4), ("DreamerV3", 4)])
 def test_presets_of_the_command_line_equal_the_small_ones_of_the_classes(name: str, num_envs: int) -> None:
     chosen = {"algorithm": {"name": name}, "env": {"name": "CartPole-v1"}}
-    parts = make_parts(merge_descriptions(preset_of(name, "CartPole-v1")[0], chosen))
+    parts = make_parts(merge_descriptions(preset_of(getattr(prl, name), "CartPole-v1")[0], chosen))
     small = getattr(prl, name).small(num_envs=num_envs)
     assert small["algo_factory"].hyper_parameters | {"test_every": 0} == parts.algorithm.hyper_parameters | {
         "test_every": 0

@@ -153,7 +153,7 @@ def agent_of(env: str, algorithm: str | None, train_steps: int | None, seed: int
             f"data make: {cls.__name__} does not learn from a replay buffer of its own transitions, of which "
             f"medium-replay is made; choose SAC, TD3 or DQN"
         )
-    preset, _ = preset_of(cls.__name__, env)
+    preset, _ = preset_of(cls, env)
     named = {"algorithm": {"name": cls.__name__}, "env": {"name": env, "num_envs": 1}}
     steps = train_steps or preset.get("steps") or (_STEPS_BY_BOX if _has_box_of_actions(env) else _STEPS_BY_OTHERS)
     parts = make_parts(merge_descriptions(preset, named, {"steps": steps}))
