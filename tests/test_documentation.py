@@ -36,8 +36,8 @@ PACKAGES = {
 """Words in blocks, and the optional packages that these blocks need; without them, the blocks are skipped."""
 
 
-OF_OTHER_TESTS = ("journeys.md", "logs-to-policy.md")
-"""Pages whose blocks depend on each other; they have tests of their own."""
+OF_OTHER_TESTS = ("clusters.md", "journeys.md", "logs-to-policy.md")
+"""Pages whose blocks depend on each other, or on a scheduler; they have tests of their own."""
 
 
 def blocks() -> Iterator[Any]:

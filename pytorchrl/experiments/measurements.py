@@ -1,6 +1,7 @@
 """Logging of a run's metrics, to its file and to other loggers."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,15 @@ import torch
 from numpy.typing import NDArray
 
 from pytorchrl.logging import MetricsFile, MetricsWriter
+from pytorchrl.logging.tensorboard_writer import TensorBoardWriter
+from pytorchrl.logging.wandb_writer import WandbWriter
 from pytorchrl.logging.writers import HistogramWriter, VideoWriter
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.evaluation import means_of_reports
-from storages.closing import close_all
+from pytorchrl.terminal import tell
 from storages.transition import ERRORS
+
+_TOOLKIT_WRITERS = (TensorBoardWriter, WandbWriter)
 
 
 class Measurements:
@@ -27,6 +32,8 @@ class Measurements:
 
     def __init__(self, file: MetricsFile, writers: Sequence[MetricsWriter], check: Callable[[], None]) -> None:
         self._file, self._writers, self._check = file, writers, check
+        self._failed = set[int]()
+        """Loggers that failed, by ``id``."""
         self.training = TrainingMetrics()
         """Metrics of training since the last record."""
         self.latest: dict[str, float] = {}
@@ -44,8 +51,9 @@ class Measurements:
         record = {"steps": steps, "seconds": seconds, **metrics}
         self.latest |= record
         self._file.write(record)
-        for writer in self._writers:
-            writer.write(steps, metrics)
+        for writer in self._working():
+            with self._failing_alone(writer):
+                writer.write(steps, metrics)
 
     def write_of_user(self, steps: int, seconds: float, metrics: Mapping[str, float]) -> None:
         """Write metrics of a user's.
@@ -73,19 +81,44 @@ class Measurements:
 
     def write_histograms(self, steps: int, values: Mapping[str, NDArray[Any]]) -> None:
         """Write histograms to the loggers that support them."""
-        for writer in self._writers:
+        for writer in self._working():
             if isinstance(writer, HistogramWriter):
-                writer.write_histograms(steps, values)
+                with self._failing_alone(writer):
+                    writer.write_histograms(steps, values)
 
     def write_video(self, steps: int, name: str, path: Path) -> None:
         """Write a video to the loggers that support it."""
-        for writer in self._writers:
+        for writer in self._working():
             if isinstance(writer, VideoWriter):
-                writer.write_video(steps, name, path)
+                with self._failing_alone(writer):
+                    writer.write_video(steps, name, path)
 
     def close(self) -> None:
-        """Close the loggers; nothing is written afterwards."""
-        close_all(self._writers)
+        """Close the loggers, and say which ones fail; nothing is written afterwards."""
+        for writer in self._writers:
+            # The run is saved, and the file has all of its metrics.
+            with self._failing_alone(writer, closing=True):
+                writer.close()
+
+    def _working(self) -> list[MetricsWriter]:
+        return [writer for writer in self._writers if id(writer) not in self._failed]
+
+    @contextmanager
+    def _failing_alone(self, writer: MetricsWriter, *, closing: bool = False) -> Iterator[None]:
+        """Say once that a logger failed, and write no more to it; while training, a user's own still ends the run."""
+        try:
+            yield
+        except Exception as error:
+            if not closing and not isinstance(writer, _TOOLKIT_WRITERS):
+                raise
+            if id(writer) not in self._failed:
+                self._failed.add(id(writer))
+                name = type(writer).__name__
+                what = "could not be closed" if closing else "failed, and gets no more metrics"
+                tell(
+                    f"The logger {name} {what}: {type(error).__name__}: {error}. The run's metrics.jsonl has them all.",
+                    is_error=True,
+                )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the latest values, and the training metrics since the last record, as plain data."""

@@ -1,7 +1,7 @@
 """The scheme that collects experience, computes gradients and updates in a single process."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -342,8 +342,10 @@ class Scheme(Answering, Closing):
             self._has_counted_data = True
         drawn = self._limiter.drawn if self._limiter is not None else 0
         collection_metrics = {} if self._overlapped is None else self._overlapped.metrics
-        for metrics in self._measured_updates() if measured else self._updates():
-            yield {**metrics, **collection_metrics}
+        # Some algorithms draw batches several times in a phase.
+        with nullcontext() if self._limiter is None else self._limiter.update_phase():
+            for metrics in self._measured_updates() if measured else self._updates():
+                yield {**metrics, **collection_metrics}
         if self._limiter is not None and self._limiter.drawn == drawn:
             raise RateLimitError(
                 f"Scheme: an update phase was due by {self._limiter.limit}, but {type(self.algorithm).__name__} drew "

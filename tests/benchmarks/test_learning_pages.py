@@ -108,7 +108,7 @@ def test_an_interrupted_run_continues_from_its_checkpoint(
 
     def recorded_run(learner: prl.Learner, checkpoint_every: int | None = None) -> bool:
         begun_at.append(learner.scheme.steps)
-        return train(learner, checkpoint_every)
+        return train(learner, checkpoint_every=checkpoint_every)
 
     monkeypatch.setattr(prl.Learner, "run", stopped_half_way)
     learning_runs.make_run(run)

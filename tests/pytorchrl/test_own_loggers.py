@@ -130,3 +130,42 @@ def test_a_logger_that_fails_ends_the_run_with_a_checkpoint(tmp_path: Path) -> N
     assert any("The run is saved in" in note for note in failure.value.__notes__)
     with prl.Learner.resume(tmp_path / "run", log_to=[]) as learner:
         assert learner.run()
+
+
+@pytest.mark.parametrize("fails_in", ["write", "close"])
+def test_a_logger_of_the_toolkit_that_fails_is_named_once_and_the_run_goes_on(
+    fails_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer = pytest.importorskip("pytorchrl.logging.tensorboard_writer").TensorBoardWriter
+    calls: list[object] = []
+
+    def fail(*arguments: object) -> None:
+        calls.append(arguments)
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(writer, fails_in, fail)
+    with prl.Learner(dqn_scheme(), 200, tmp_path / "run", log_to=["tensorboard"], log_every=50) as learner:
+        assert learner.run()
+    assert capsys.readouterr().err.count("The logger TensorBoardWriter") == 1
+    assert len(calls) == 1
+
+
+class FailsToClose(Kept):
+    def close(self) -> None:
+        raise ConnectionResetError("the server has gone")
+
+
+def test_a_logger_that_cannot_be_closed_is_named_and_does_not_end_the_script(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_in(tmp_path / "run", FailsToClose())
+    assert "The logger FailsToClose could not be closed: ConnectionResetError" in capsys.readouterr().err
+
+
+def test_an_exception_in_the_write_of_a_logger_of_a_script_ends_the_run(tmp_path: Path) -> None:
+    class FailsToWrite(Kept):
+        def write(self, steps: int, metrics: Mapping[str, float]) -> None:
+            raise ConnectionResetError("the server has gone")
+
+    with pytest.raises(ConnectionResetError):
+        run_in(tmp_path / "run", FailsToWrite())

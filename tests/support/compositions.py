@@ -8,7 +8,7 @@ import pytorchrl as prl
 def dqn_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
     algorithm = {"start_steps": 40, "mini_batch_size": 16, "test_every": 100, "num_test_episodes": 2}
     return prl.Scheme(
-        algo_factory=prl.DQN.create_factory(**(algorithm | changes.pop("algorithm", {}))),
+        algo_factory=changes.pop("cls", prl.DQN).create_factory(**(algorithm | changes.pop("algorithm", {}))),
         actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
         storage_factory=changes.pop("storage", None) or prl.ReplayBuffer.create_factory(size=changes.pop("size", 150)),
         train_envs_factory=changes.pop("envs", None) or prl.VecEnv.create_factory("CartPole-v1", num_envs=2),

@@ -62,7 +62,15 @@ OFF_POLICY: dict[str, Any] = {
     "MBPO": (prl.MBPO, {"ensemble_size": 2, "rollout_length": 2, "num_mini_batch": 2}, ["bounded"]),
     "DreamerV3": (
         prl.DreamerV3,
-        {"num_latents": 3, "num_classes": 4, "num_bins": 11, "horizon": 3, "entropy_coef": 10.0, "lr_pi": 1e-2},
+        {
+            "num_latents": 3,
+            "num_classes": 4,
+            "num_bins": 11,
+            "horizon": 3,
+            "entropy_coef": 10.0,
+            "lr_pi": 1e-2,
+            "free_nats": 0.0,
+        },
         PLAIN,
     ),
     "TDMPC2": (

@@ -122,6 +122,7 @@ class Algorithm(Changeable, ABC):
         """When update phases are due while collecting."""
         self._follow_schedules()
         self.seed(np.random.SeedSequence())
+        self.training.end_build()
         self._assignable = frozenset(hyper_parameters_of(type(self)))
 
     @classmethod

@@ -23,6 +23,42 @@ class TrainingState:
         self.targets: dict[str, Target] = {}
         self.variables: dict[str, nn.Parameter] = {}
         self.counters: dict[str, int] = {"updates": 0}
+        self._built: dict[str, bool] = {}
+        self._loaded: dict[str, bool] = {}
+
+    def end_build(self) -> None:
+        """Remember which parameters require a gradient, so that states hold what is changed from then on."""
+        self._built = self._loaded = self._require_gradients()
+
+    @property
+    def freezing(self) -> dict[str, bool]:
+        """Whether a parameter requires a gradient, by name, of those where this was changed since the build."""
+        return {name: now for name, now in self._require_gradients().items() if now != self._built.get(name)}
+
+    def freeze_as(self, freezing: Mapping[str, bool]) -> None:
+        """Let parameters require gradients as those of another object of the same algorithm, by its `freezing`.
+
+        Raises:
+            ValueError: there is no such parameter, or a value is no truth value; nothing was changed.
+        """
+        parameters = self._parameters()
+        if not isinstance(freezing, Mapping):
+            raise ValueError(f"the state has {freezing!r} as what requires a gradient, which are truth values by name")
+        for name, value in freezing.items():
+            if name not in parameters or not isinstance(value, bool):
+                raise ValueError(
+                    f"the state says {value!r} of whether a parameter {name!r} requires a gradient; load a state of "
+                    f"the same algorithm and networks"
+                )
+        for name, parameter in parameters.items():
+            parameter.requires_grad_(freezing.get(name, self._built.get(name, True)))
+        self._loaded = self._require_gradients()
+
+    def _parameters(self) -> dict[str, nn.Parameter]:
+        return {f"{group.name}.{n}": p for group in self.groups.values() for n, p in group.parameters.items()}
+
+    def _require_gradients(self) -> dict[str, bool]:
+        return {name: parameter.requires_grad for name, parameter in self._parameters().items()}
 
     def add_group(self, group: ParameterGroup) -> ParameterGroup:
         """Register parameters with their optimiser.
@@ -102,12 +138,18 @@ class TrainingState:
             "targets": {name: target.network.state_dict() for name, target in self.targets.items()},
             "variables": {name: variable.detach() for name, variable in self.variables.items()},
             "counters": dict(self.counters),
+            "freezing": self.freezing,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state returned by `state_dict`."""
+        """Restore the state returned by `state_dict`.
+
+        Parameters that were frozen, or made to learn again, since the build or the last state that was loaded, stay as
+        they are: this was done to the object that is to resume.
+        """
         self._refuse_others("optimizers", self.groups, state)
-        self.load_shared_state(state)
+        given = self.freezing if self._require_gradients() != self._loaded else None
+        self.load_shared_state(state if given is None else {**state, "freezing": given})
         for name, group in self.groups.items():
             group.stepper.load_state_dict(state["optimizers"][name])
 
@@ -120,6 +162,9 @@ class TrainingState:
         }
         for kind, ours in of_kinds.items():
             self._refuse_others(kind, ours, state)
+        # States of earlier versions lack it.
+        if "freezing" in state:
+            self.freeze_as(state["freezing"])
         for name, target in self.targets.items():
             target.network.load_state_dict(state["targets"][name])
         with torch.no_grad():

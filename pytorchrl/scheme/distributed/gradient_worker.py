@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -80,6 +81,8 @@ class Gradients(NamedTuple):
     """Version of the weights: number of optimiser steps made before they were sent."""
     experience: Experience
     """The experience collected for the batch in this call."""
+    statistics: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    """Changes of statistics of layers, such as those of batch normalisation, by their names in the actor."""
 
 
 class GradientWorker:
@@ -162,6 +165,7 @@ class GradientWorker:
                 main.before_gradients()
                 self._batches = algorithm.batches(main)
             for batch in self._batches:
+                before = {name: tensor.clone() for name, tensor in statistics_of(self._scheme.actor).items()}
                 with self._scheme.actor.updating():
                     gradients, result = algorithm.compute_gradients(batch)
                 info = main.after_gradients(batch, result.info)
@@ -169,7 +173,8 @@ class GradientWorker:
                     break
                 arrays = {name: gradient.cpu().numpy() for name, gradient in gradients.items()}
                 metrics = {name: float(value) for name, value in info.items() if name != ERRORS}
-                return Gradients(arrays, metrics, self._worker, run.version, experience)
+                changes = changed_statistics(before, self._scheme.actor)
+                return Gradients(arrays, metrics, self._worker, run.version, experience, changes)
             self._end_phase()
         return None
 
@@ -213,7 +218,7 @@ class GradientWorker:
 
 
 def shared_state(algorithm: Algorithm) -> dict[str, dict[str, Any]]:
-    """Return weights, target networks, dual variables and counters of an algorithm, as arrays."""
+    """Return weights, targets, dual variables, counters and frozen parameters of an algorithm, as arrays."""
     training = algorithm.training.shared_state()
     return {
         "weights": {name: tensor.numpy() for name, tensor in algorithm.get_weights().items()},
@@ -223,6 +228,7 @@ def shared_state(algorithm: Algorithm) -> dict[str, dict[str, Any]]:
         },
         "variables": {name: tensor.cpu().numpy() for name, tensor in training["variables"].items()},
         "counters": training["counters"],
+        "freezing": training["freezing"],
     }
 
 
@@ -234,8 +240,38 @@ def load_shared_state(algorithm: Algorithm, shared: Shared) -> None:
             "targets": {name: tensors_of(state) for name, state in shared["targets"].items()},
             "variables": tensors_of(shared["variables"]),
             "counters": shared["counters"],
+            "freezing": shared["freezing"],
         }
     )
+
+
+def statistics_of(actor: Actor) -> dict[str, torch.Tensor]:
+    """Return the saved buffers of an actor's networks that losses may change; the moments of observations are none."""
+    parameters = {name for name, _ in actor.named_parameters(remove_duplicate=False)}
+    counted = [] if actor.normalization is None else actor.normalization.state_dict(keep_vars=True).values()
+    return {
+        name: tensor
+        for name, tensor in actor.state_dict(keep_vars=True).items()
+        if name not in parameters and not any(tensor is other for other in counted)
+    }
+
+
+def changed_statistics(before: Mapping[str, torch.Tensor], actor: Actor) -> dict[str, NDArray[Any]]:
+    """Return the differences of the statistics that have changed."""
+    now = statistics_of(actor)
+    return {
+        name: (now[name] - tensor).cpu().numpy()
+        for name, tensor in before.items()
+        if not torch.equal(now[name], tensor)
+    }
+
+
+def change_statistics(actor: Actor, changes: Sequence[Mapping[str, NDArray[Any]]]) -> None:
+    """Add to an actor's statistics the means of their changes in several workers."""
+    now = statistics_of(actor)
+    for name in dict.fromkeys(name for each in changes for name in each):
+        mean = np.mean([each[name] for each in changes if name in each], axis=0)
+        now[name].add_(torch.as_tensor(mean).to(now[name]))
 
 
 def tensors_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, torch.Tensor]:

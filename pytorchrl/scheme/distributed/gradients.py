@@ -15,6 +15,7 @@ from pytorchrl.scheme.distributed.gradient_worker import (
     GradientBlueprint,
     Gradients,
     GradientWorker,
+    change_statistics,
     mean_of,
     shared_state,
     tensors_of,
@@ -162,6 +163,7 @@ class RemoteGradients:
         """Make an optimiser step with each parameter's mean gradient over the workers that have one."""
         names = dict.fromkeys(name for one in gradients for name in one.of)
         mean = {name: np.mean([one.of[name] for one in gradients if name in one.of], axis=0) for name in names}
+        change_statistics(self._algorithm.actor, [one.statistics for one in gradients])
         self._algorithm.apply_gradients(tensors_of(mean))
 
     def _start_the_idle(self) -> None:
@@ -205,6 +207,7 @@ def _saved(gradients: Gradients) -> dict[str, Any]:
     episodes = [episode.state_dict() for episode in gradients.experience.episodes]
     return gradients._asdict() | {
         "of": tensors_of(gradients.of),
+        "statistics": tensors_of(gradients.statistics),
         "metrics": dict(gradients.metrics),
         "experience": gradients.experience._asdict() | {"episodes": episodes},
     }
@@ -212,6 +215,9 @@ def _saved(gradients: Gradients) -> dict[str, Any]:
 
 def _restored(state: Mapping[str, Any]) -> Gradients:
     arrays = {name: tensor.numpy() for name, tensor in state["of"].items()}
+    statistics = {name: tensor.numpy() for name, tensor in state.get("statistics", {}).items()}
     experience = dict(state["experience"])
     experience["episodes"] = [Episode(*episode) for episode in experience["episodes"]]
-    return Gradients(**{**state, "of": arrays, "experience": Experience(**experience)})
+    return Gradients(
+        **{**state, "of": arrays, "statistics": statistics, "experience": Experience(**experience)},
+    )

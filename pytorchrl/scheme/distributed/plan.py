@@ -187,3 +187,7 @@ def _check_gradients(algorithm: Factory[Algorithm], storage: Factory[Storage]) -
 
 class WorkerDiedError(RuntimeError):
     """Raised when a worker cannot be made, or dies repeatedly without a result."""
+
+
+class WorkerLostError(WorkerDiedError):
+    """Raised when a worker dies while the run is to stop, and is not replaced before it continues."""

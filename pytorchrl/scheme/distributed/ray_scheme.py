@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
@@ -13,13 +14,13 @@ from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.update_plan import EveryTransitions, Wait
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.agent.explorers import Explorer
-from pytorchrl.scheme.collector import Collecting
+from pytorchrl.scheme.collector import Collecting, Episode
 from pytorchrl.scheme.compatibility import CompositionError, check_roles
 from pytorchrl.scheme.distributed.blueprint import CollectorBlueprint
 from pytorchrl.scheme.distributed.collectors import CollectorEnvs, RemoteCollectors, make_collectors
 from pytorchrl.scheme.distributed.gradient_worker import GradientBlueprint
 from pytorchrl.scheme.distributed.gradients import RemoteGradients, make_gradient_workers
-from pytorchrl.scheme.distributed.plan import Communication, WorkPlan, checked_resources
+from pytorchrl.scheme.distributed.plan import Communication, WorkerLostError, WorkPlan, checked_resources
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.version import install_command
 from storages.component.factory import Factory
@@ -247,6 +248,15 @@ class RayScheme(Scheme):
             raise RuntimeError("RayScheme: the scheme is closed, and its workers have ended; make a new one")
         return self._remote.workers.ask(worker, question)
 
+    def collect(self, until: int, stopped: Callable[[], bool] = lambda: False) -> tuple[list[Episode], int]:
+        """Collect as :meth:`Scheme.collect` does; where ``stopped`` returns true, no worker that dies is replaced."""
+        if self._remote is not None:
+            self._remote.workers.is_stopping = stopped
+        try:
+            return super().collect(until, stopped)
+        except WorkerLostError:
+            return [], 0
+
     def update(self, measured: bool = False) -> Iterator[Metrics]:
         """Run one update phase; yields the metrics of each update, from the algorithm, the storages and the workers.
 
@@ -260,8 +270,10 @@ class RayScheme(Scheme):
             updates = super().update(measured)
             if self._remote is not None and (lags := self._remote.take_policy_lags()):
                 said["train/policy_lag"] = sum(lags) / len(lags)
-        for info in updates:
-            yield info | said
+        # A phase of gradient workers ends early where the run is to stop, and one has died.
+        with suppress(WorkerLostError):
+            for info in updates:
+                yield info | said
         self._phases += 1
 
     def state_dict(self) -> dict[str, Any]:

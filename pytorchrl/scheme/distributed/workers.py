@@ -1,14 +1,17 @@
 """A pool of Ray actors of one class, which replaces those that die."""
 
 import os
+import signal
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError, OutOfMemoryError, RayActorError
 
 from pytorchrl.agent.envs.worker_processes import LongWait
-from pytorchrl.scheme.distributed.plan import WorkerDiedError
+from pytorchrl.scheme.distributed.plan import WorkerDiedError, WorkerLostError
 from pytorchrl.terminal import tell
 
 T = TypeVar("T")
@@ -17,6 +20,10 @@ _SECONDS_BEFORE_WARNING = 600.0
 """Time of waiting for workers before a first warning: a cluster may have to start machines for them."""
 _MOST_DEATHS = 3
 """Deaths of one worker and its replacements, without a result in between, after which the run ends."""
+_SECONDS_FOR_A_STOP = 1.0
+"""Time after the death of a worker in which a signal that ends the run, too, may still come."""
+_SECONDS_TO_ANSWER = 5.0
+"""Time in which the other workers must answer where the run is to stop, and one has died."""
 _OPTIONS = ("num_cpus", "num_gpus", "memory")
 
 
@@ -63,6 +70,10 @@ class Workers:
         self._running: dict[Any, int] = {}
         self._failure: Exception | None = None
         """Exception of a call, found by :meth:`finish` and not raised yet."""
+        self._lost = set[int]()
+        """Workers that died while the run was to stop; each is replaced by its next call."""
+        self.is_stopping: Callable[[], bool] = lambda: False
+        """Whether the run is to stop, as a signal may have ended workers or Ray as well: none is then replaced."""
         self.replaced = 0
         """Number of workers that died and were replaced."""
 
@@ -87,6 +98,9 @@ class Workers:
         self._call(worker, method, *arguments)
 
     def _call(self, worker: int, method: str, *arguments: Any) -> None:
+        if worker in self._lost:
+            self._lost.discard(worker)
+            self._renew(worker)
         self._running[getattr(self._handles[worker], method).remote(*arguments)] = worker
 
     def next_done(self) -> Done:
@@ -95,11 +109,17 @@ class Workers:
         Raises:
             Exception: any exception raised in the worker, with its traceback.
             WorkerDiedError: a worker and its replacements died several times in a row.
+            WorkerLostError: one died, or does not answer after another has died, while the run is to stop.
         """
+        began = time.monotonic()
         wait, done = LongWait(patience=_SECONDS_BEFORE_WARNING), list[Any]()
         while not done:
-            done, _ = ray.wait(list(self._running), num_returns=1, timeout=max(1.0, wait.seconds_left))
+            done, _ = ray.wait(list(self._running), num_returns=1, timeout=1.0)
             if not done:
+                if self._lost and self.is_stopping() and time.monotonic() - began >= _SECONDS_TO_ANSWER:
+                    worker = self._running.pop(next(iter(self._running)))
+                    self._lost.add(worker)
+                    raise WorkerLostError(f"{self._title} {worker} does not answer")
                 wait.look(f"{self._title} {', '.join(map(str, sorted(self._running.values())))} has not answered")
         (reference,) = done
         worker = self._running.pop(reference)
@@ -120,6 +140,8 @@ class Workers:
         while self._running:
             try:
                 done = self.next_done()
+            except WorkerLostError:
+                continue
             except Exception as error:
                 self._failure = error
                 continue
@@ -132,7 +154,7 @@ class Workers:
         Raises:
             Exception: the first exception of a worker, after all have answered.
         """
-        for worker in range(len(self)):
+        for worker in set(range(len(self))) - self._lost:
             self._call(worker, "state_dict")
         found: dict[int, Any] = {}
         failures: list[Exception] = []
@@ -211,8 +233,9 @@ class Workers:
 
     def close(self) -> None:
         """Kill all workers."""
-        for handle in self._handles:
-            ray.kill(handle)
+        for worker, handle in enumerate(self._handles):
+            if worker not in self._lost:
+                ray.kill(handle)
         self._running = {}
 
     def _make(self, worker: int) -> Any:
@@ -221,6 +244,9 @@ class Workers:
     def _replace(self, worker: int, error: Exception) -> None:
         if isinstance(error, RayActorError) and error.actor_init_failed:
             raise WorkerDiedError(f"{self._title} {worker} could not be made: {error}") from error
+        if self._is_stopping_soon():
+            self._lost.add(worker)
+            raise WorkerLostError(f"{self._title} {worker} died: {error}") from error
         self._consecutive_deaths[worker] += 1
         if self._consecutive_deaths[worker] >= _MOST_DEATHS:
             raise WorkerDiedError(
@@ -228,11 +254,23 @@ class Workers:
             ) from error
         # If only the connection to its machine was lost, it may still be running.
         ray.kill(self._handles[worker])
+        self._renew(worker)
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        tell(f"{self._title} {worker} died and was replaced: {reason}")
+
+    def _renew(self, worker: int) -> None:
         self._generations[worker] += 1
         self.replaced += 1
         self._handles[worker] = self._make(worker)
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        tell(f"{self._title} {worker} died and was replaced: {reason}")
+
+    def _is_stopping_soon(self) -> bool:
+        """Whether the run is to stop; schedulers send a signal to all processes, which may reach a worker first."""
+        until = time.monotonic() + _SECONDS_FOR_A_STOP
+        while not self.is_stopping():
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.02)
+        return True
 
 
 def connect(address: str | None, needed: Mapping[str, float]) -> bool:
@@ -250,7 +288,8 @@ def connect(address: str | None, needed: Mapping[str, float]) -> bool:
     elif address is None and "RAY_ADDRESS" not in os.environ:
         # Workers mostly wait for their environments, so there may be more of them than processors.
         num_cpus = max(os.cpu_count() or 1, int(needed.get("num_cpus", 0) + 1))
-        ray.init(address="local", num_cpus=num_cpus, include_dashboard=False)
+        with _sigterm_held_back():
+            ray.init(address="local", num_cpus=num_cpus, include_dashboard=False)
     else:
         ray.init(address=address or "auto")
     there: Mapping[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
@@ -265,6 +304,22 @@ def connect(address: str | None, needed: Mapping[str, float]) -> bool:
                 f'each take less (resources={{"collector": {{"{name}": ...}}}}), or add machines (ray start)'
             )
     return not was_connected
+
+
+@contextmanager
+def _sigterm_held_back() -> Iterator[None]:
+    """Have processes that are started in this context not receive SIGTERM, as Ray does for Ctrl-C.
+
+    Schedulers send it to all processes of a job, and the learner needs Ray in order to save the collectors' states.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def disconnect() -> None:

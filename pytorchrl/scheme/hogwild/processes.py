@@ -251,13 +251,14 @@ class HogwildProcesses:
         left = self.limit - self.steps - pending
         changes = self._algorithm.changed_parameters
         refuse_unsendable(changes, f"HogwildScheme: {type(self._algorithm).__name__}")
+        freezing = self._algorithm.training.freezing
         for process in self.all:
             if left <= 0:
                 return
             if process.transitions or process in self._waiting:
                 continue
             transitions = min(left, self._at_once)
-            order = Order(transitions, self._target_steps, changes, self._storage.changed_parameters)
+            order = Order(transitions, self._target_steps, changes, self._storage.changed_parameters, freezing)
             try:
                 process.tell("work", order)
             except CollectorError as error:

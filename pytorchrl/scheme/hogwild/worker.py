@@ -40,6 +40,8 @@ class Order(NamedTuple):
     """Changed hyper-parameters of the learner's algorithm."""
     storage_changes: Mapping[str, Any]
     """Those of its storage."""
+    freezing: Mapping[str, bool]
+    """Parameters that were frozen, or made to learn again, since the learner's algorithm was built."""
 
 
 class Report(NamedTuple):
@@ -162,6 +164,7 @@ class HogwildWorker:
     def _follow(self, order: Order) -> None:
         for algorithm in (self._own, self._updated):
             algorithm.take_changes(order.changes)
+            algorithm.training.freeze_as(order.freezing)
         self._scheme.storage.take_changes(order.storage_changes)
         self._set_progress(order.target_steps)
 

@@ -2,7 +2,8 @@
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,16 @@ class RateLimiter(RingObserver):
         """Transitions inserted so far."""
         self.drawn = 0
         """Rows drawn so far."""
+        self._drawn_before_phase: int | None = None
+
+    @contextmanager
+    def update_phase(self) -> Iterator[None]:
+        """While this is open, any number of draws may follow the first one that is allowed."""
+        self._drawn_before_phase = self.drawn
+        try:
+            yield
+        finally:
+            self._drawn_before_phase = None
 
     @property
     def due(self) -> float:
@@ -75,12 +86,13 @@ class RateLimiter(RingObserver):
         return self.inserted >= self.limit.min_size and self.due >= -self.limit.tolerance
 
     def draw(self, rows: int, owner: str) -> None:
-        """Count the rows of an update phase.
+        """Count rows that are drawn, of an update phase or of a part of it.
 
         Raises:
-            RateLimitError: none may be drawn now; nothing was counted.
+            RateLimitError: none may be drawn now, and this is no later part of an update phase; nothing was counted.
         """
-        if not self.may_draw():
+        has_drawn = self._drawn_before_phase is not None and self.drawn > self._drawn_before_phase
+        if not has_drawn and not self.may_draw():
             raise RateLimitError(
                 f"{owner}: {self.limit} allows no batches now, with {self.inserted} transitions inserted and "
                 f"{self.drawn} rows drawn; insert more first, until rate_limiter.may_draw() is True"

@@ -102,17 +102,16 @@ def test_probabilities_that_the_data_lack_are_those_of_a_clone() -> None:
 def test_the_same_seed_gives_the_same_values_and_leaves_the_policy_as_it_was() -> None:
     algorithm = policy()
     data = list(episodes(20, 2, terminated=True, pays=for_action_1))
-    before, told = algorithm.state_dict(), list[float]()
-
-    def tell(seconds: float, fits: int) -> None:
-        told.append(seconds)
-
-    found = [value_from_data(algorithm, ACTOR, data, replace(QUICK, updates=20), seed, tell) for seed in (1, 1, 2)]
+    before, told = algorithm.state_dict(), list[tuple[float, int]]()
+    found = [
+        value_from_data(algorithm, ACTOR, data, replace(QUICK, updates=20), seed, lambda *cost: told.append(cost))
+        for seed in (1, 1, 2)
+    ]
     one, again, other = (replace(each, seconds=0.0) for each in found)
     assert one == again
     assert one != other
     assert len(told) == 3
-    assert min(told) > 0
+    assert all(seconds > 0 and fits == QUICK.fits + 1 for seconds, fits in told)
     assert_equal(algorithm.state_dict(), before)
 
 

@@ -34,6 +34,8 @@ STARTS_PROCESSES = re.compile(r"\bProcess\(|\bPopen\(|\bray\.remote\(|\bos\.fork
 ENV = """
 import gymnasium
 from tests.support.global_numbers import DrawsGlobally
+# The process that starts trials imports the module of each, as their commands are checked there.
+gymnasium.registry.pop("DrawsGlobally-v0", None)
 gymnasium.register("DrawsGlobally-v0", DrawsGlobally, kwargs={"folder": FOLDER})
 """
 

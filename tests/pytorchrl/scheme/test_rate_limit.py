@@ -25,6 +25,27 @@ def test_the_given_number_of_rows_is_drawn_per_transition(ratio: float, updates:
     scheme.close()
 
 
+class DrawsTwice(prl.DQN):
+    """Draws two batches before those of an update phase."""
+
+    def update_phase(self, sources: Any) -> Any:
+        for _ in sources["main"].generate_batches(2, 16):
+            pass
+        yield from super().update_phase(sources)
+
+
+def test_an_update_phase_may_draw_several_times_and_all_rows_count() -> None:
+    limit = prl.RateLimit(4.0, min_size=30)
+    storage = prl.ReplayBuffer.create_factory(size=200, rate_limit=limit)
+    scheme = train(dqn_scheme(cls=DrawsTwice, storage=storage), 112)
+    # A third of the updates of the same limit where a phase draws once.
+    assert scheme.algorithm.updates == pytest.approx(7, abs=1)
+    assert scheme.storage.rate_limiter.drawn == 3 * 16 * scheme.algorithm.updates  # type: ignore[attr-defined]
+    with pytest.raises(prl.RateLimitError, match="allows no batches now"):
+        scheme.storage.generate_batches(1, 16)
+    scheme.close()
+
+
 def test_a_rate_limit_is_refused_for_data_sets_and_for_acer(tmp_path: Path) -> None:
     factory = prl.ReplayBuffer.create_factory(size=100, rate_limit=prl.RateLimit(1.0))
     data = prl.from_dataset(factory, recorded(tmp_path / "data.npz"))

@@ -62,7 +62,11 @@ class MRQ(TD3):
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", sequences=True, single_steps=True)}
     unchangeable = frozenset({"action_features", "num_bins", "largest_bin"})
-    unused: ClassVar[Mapping[str, str]] = {"policy_head": "override build", "make_critics": "override build"}
+    unused: ClassVar[Mapping[str, str]] = {
+        "policy_head": "override build",
+        "make_critics": "override build",
+        "smoothed_next_action": "override losses",
+    }
 
     lr_encoder: NonNegativeOrSchedule = 1e-4
     lr_pi: NonNegativeOrSchedule = 3e-4

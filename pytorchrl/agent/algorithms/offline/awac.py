@@ -35,7 +35,6 @@ class AWAC(OffPolicyAlgorithm):
     """
 
     constrained_to_data: ClassVar[bool] = True
-
     actions = "bounded"
     unchangeable = frozenset({"distribution", "num_critics"})
 

@@ -48,7 +48,6 @@ class BCQ(OffPolicyAlgorithm):
     """
 
     constrained_to_data: ClassVar[bool] = True
-
     actions = "bounded"
     unchangeable = frozenset({"num_critics", "phi"})
 

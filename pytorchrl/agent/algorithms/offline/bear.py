@@ -60,7 +60,6 @@ class BEAR(OffPolicyAlgorithm):
     """
 
     constrained_to_data: ClassVar[bool] = True
-
     actions = "bounded"
     unchangeable = frozenset({"num_critics", "initial_multiplier"})
 

@@ -33,7 +33,6 @@ class CQL(SAC):
     """
 
     constrained_to_data: ClassVar[bool] = True
-
     unchangeable = frozenset({"lagrange_threshold"})
 
     lr_pi: NonNegativeOrSchedule = 1e-4

@@ -39,7 +39,6 @@ class FQL(OffPolicyAlgorithm):
     """
 
     constrained_to_data: ClassVar[bool] = True
-
     actions = "bounded"
     unchangeable = frozenset({"num_critics", "critic_layer_norm"})
 

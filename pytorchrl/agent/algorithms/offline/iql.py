@@ -48,7 +48,6 @@ class IQL(OffPolicyAlgorithm):
     """
 
     constrained_to_data: ClassVar[bool] = True
-
     actions = "bounded"
     unchangeable = frozenset({"distribution", "num_critics"})
 

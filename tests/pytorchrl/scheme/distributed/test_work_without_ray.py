@@ -83,6 +83,49 @@ def test_one_collector_trains_exactly_like_one_process(name: str) -> None:
     assert_equal(*states)
 
 
+def crossq(**workers: Any) -> prl.RayScheme | prl.Scheme:
+    scheme: Any = prl.RayScheme if workers else prl.Scheme
+    made: prl.RayScheme | prl.Scheme = scheme(
+        prl.CrossQ.create_factory(start_steps=24, update_every=8, mini_batch_size=8, renorm_warmup=4, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.ReplayBuffer.create_factory(size=100),
+        prl.VecEnv.create_factory("Pendulum-v1", num_envs=2),
+        **workers,
+    )
+    return made
+
+
+def running_statistics(scheme: Any) -> dict[str, torch.Tensor]:
+    weights = scheme.algorithm.get_weights()
+    return {name: weights[name] for name in weights if "running" in name or "num_batches" in name}
+
+
+def test_batch_normalisation_learns_from_a_gradient_worker_as_from_one_process() -> None:
+    schemes = [train(crossq(**workers), 96) for workers in ({"num_gradient_workers": 1}, {})]
+    of_worker, of_process = map(running_statistics, schemes)
+    assert max(int(each) for name, each in of_worker.items() if "num_batches" in name) > 1
+    # The worker sends differences.
+    torch.testing.assert_close(of_worker, of_process)
+    for scheme in schemes:
+        scheme.close()
+
+
+def test_batch_normalisation_learns_from_several_workers_and_resumes() -> None:
+    scheme = crossq(num_gradient_workers=2)
+    before = running_statistics(scheme)
+    train(scheme, 96)
+    state = saved_and_loaded(scheme.state_dict())
+    after = running_statistics(scheme)
+    assert not [name for name in after if torch.equal(after[name], before[name])]
+    resumed = crossq(num_gradient_workers=2)
+    resumed.load_state_dict(state)
+    for each in (scheme, resumed):
+        train(each, 160)
+    assert_equal(running_statistics(resumed), running_statistics(scheme))
+    for each in (scheme, resumed):
+        each.close()
+
+
 class FailsOnce(Counter):
     """Observes its number; that of the second collector, made after the learner's and the first, fails once."""
 

@@ -76,7 +76,7 @@ def test_processes_learn_from_where_the_others_have_brought_the_parameters(
             one.set_progress((turn + 1) * rollout, TARGET)
             (expected,) = one.update()
             passed_on = copy.deepcopy(one.algorithm.state_dict())
-            report = processes_of(scheme)[number].ask("work", Order(rollout, TARGET, {}, {}))
+            report = processes_of(scheme)[number].ask("work", Order(rollout, TARGET, {}, {}, {}))
             (found,) = report.metrics
             assert found.pop("train/policy_lag") == 0
             assert found == {name: float(value) for name, value in expected.items()}
@@ -127,9 +127,9 @@ def test_the_lag_counts_the_updates_of_others_since_the_parameters_were_copied(
         quick, slow = processes_of(scheme)
         pipe = tmp_path / str(slow._process.pid)
         os.mkfifo(pipe)
-        slow.tell("work", Order(10, TARGET, {}, {}))
+        slow.tell("work", Order(10, TARGET, {}, {}, {}))
         with pipe.open("w"):
-            quick.ask("work", Order(15, TARGET, {}, {}))
+            quick.ask("work", Order(15, TARGET, {}, {}, {}))
         assert [one["train/policy_lag"] for one in slow.answer().metrics] == [3, 0]
 
 
@@ -198,7 +198,9 @@ def test_networks_that_are_not_trained_are_the_same_in_all_processes() -> None:
     algorithm = FixedNetwork.create_factory(optimizer=prl.SGD())
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=(8,), shared_body=False)
     with prl.HogwildScheme(**a3c(algo_factory=algorithm, actor_factory=actor), processes=2) as scheme:
-        found = [process.ask("work", Order(5, TARGET, {}, {})).metrics[0]["fixed"] for process in processes_of(scheme)]
+        found = [
+            process.ask("work", Order(5, TARGET, {}, {}, {})).metrics[0]["fixed"] for process in processes_of(scheme)
+        ]
         assert found[0] == found[1] != 0
 
 
