@@ -108,8 +108,7 @@ class Algorithm(Changeable, ABC):
         self.device, self.actor, self.action_space = find_device(device), actor, envs.action_space
         self.codec = make_codec(envs.action_space, self.device, scaled=self.actions in SCALED)
         """Converts actions between networks, storages and environments."""
-        self.steps, self.target_steps = 0, 1
-        self.training = TrainingState()
+        self.steps, self.target_steps, self.training = 0, 1, TrainingState()
         self.generator = make_generator(self.device)
         """Random generator of the updates."""
         self.build()

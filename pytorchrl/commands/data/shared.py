@@ -1,7 +1,7 @@
 """Shared parts of the commands for data sets: arguments, opening and writing."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -105,13 +105,13 @@ def in_spaces(episodes: Iterable[Episode], observation: Any, action: Any, source
     """Yield episodes whose arrays have the shapes and dtypes of spaces.
 
     Raises:
-        ValueError: they have others numbers, or parts.
+        ValueError: they have other sizes or parts, or actions outside of their space.
     """
     for episode in episodes:
         seen = episode.observations
-        if isinstance(observation, spaces.Dict) != isinstance(seen, dict):
+        if isinstance(observation, spaces.Dict) != isinstance(seen, Mapping):
             raise ValueError(f"--spaces-of: the policy takes {observation}, and {source} has other observations")
-        if isinstance(seen, dict):
+        if isinstance(seen, Mapping):
             if seen.keys() != observation.spaces.keys():
                 raise ValueError(
                     f"--spaces-of: the policy's observations have the parts {list(observation.spaces)}, and those of "

@@ -63,8 +63,8 @@ def hint_of(path: Path) -> str:
         return f"; a composition is trained by: python -m pytorchrl train --config {path}"
     if path.is_file() and path.suffix in _OPENED_BY:
         return (
-            "; it is an exported policy, which is opened without this toolkit: "
-            f"{_OPENED_BY[path.suffix].format(path)}. Its run, or its weights, are loaded here"
+            f"; it is an exported policy, opened without this toolkit: {_OPENED_BY[path.suffix].format(path)}. "
+            f"The run that it was exported from, or its weights, are loaded here"
         )
     if path.is_dir():
         runs = sorted(file.parent for file in path.glob(f"*/{RunFiles(path).config_file.name}"))
