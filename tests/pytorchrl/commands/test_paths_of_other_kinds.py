@@ -101,7 +101,7 @@ def test_an_exported_policy_in_place_of_a_run_is_not_called_damaged(
     suffix: str, opened: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = load_policy("zoo:ppo-cartpole").export(tmp_path / f"policy{suffix}")
-    with pytest.raises(prl.CheckpointError, match="it is an exported policy, which is opened") as refused:
+    with pytest.raises(prl.CheckpointError, match="it is an exported policy, opened") as refused:
         load_policy(file)
     assert opened in str(refused.value)
     assert "damaged" not in str(refused.value)
