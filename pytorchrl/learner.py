@@ -189,8 +189,7 @@ class Learner(Answering, Closing):
                 learner._loop.load_state_dict(run.learner_state)
             folder.write_config(run.config)
             run.quarantine_damaged(folder.checkpoint_file)
-            with as_checkpoint_error(run.file):
-                notices.report_lost_metrics(folder.metrics_file, records, learner.get_metrics())
+            notices.report_lost_metrics(folder.metrics_file, records, learner.get_metrics())
             notices.report_cut_episodes(learner, run.cut_short)
         return learner
 

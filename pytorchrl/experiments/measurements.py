@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,14 @@ class Measurements:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state returned by `state_dict`."""
+        """Restore the state returned by `state_dict`.
+
+        Raises:
+            ValueError: a metric is no number.
+        """
+        for name, value in state["metrics"].items():
+            if not isinstance(value, Real):
+                raise ValueError(f"the state has {value!r} as the metric {name!r}, which is a number")
         self._logged = tuple(state["logged"])
         # Earlier versions saved no number.
         self._file.records = state.get("records")

@@ -77,6 +77,17 @@ def test_a_changed_part_of_a_checkpoint_is_refused_in_one_line_or_accepted(run: 
     assert "\n" not in message
 
 
+@pytest.mark.parametrize("value", [None, "text", torch.zeros(3)], ids=str)
+def test_a_metric_of_a_checkpoint_that_is_no_number_is_refused(run: Path, value: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    state = torch.load(folder / "checkpoint.pt", weights_only=True)
+    state["learner"]["metrics"]["steps"] = value
+    torch.save(state, folder / "checkpoint.pt")
+    with pytest.raises(prl.CheckpointError, match="as the metric 'steps', which is a number"):
+        prl.Learner.resume(folder, target_steps=80)
+
+
 def test_a_part_missing_from_a_checkpoint_is_reported_in_one_line() -> None:
     with (
         pytest.raises(prl.CheckpointError, match="it lacks tensor") as refused,

@@ -7,8 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.bodies import Body, RecurrentBody, VectorBody
-from pytorchrl.agent.actors.layers.mlp import MLP
-from pytorchrl.agent.actors.layers.residual import BroNet, SimBa
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.stacked_memory import StackedMemory
 from pytorchrl.agent.algorithms.algorithm import Algorithm
@@ -85,8 +83,9 @@ def _layers(module: nn.Module | None) -> list[list[nn.Module]]:
         return [*_layers(module.features), *_layers(module.hidden)]
     if isinstance(module, VectorBody):
         return _layers(module.hidden)
-    if isinstance(module, MLP | SimBa | BroNet):
-        return module.modules_of_layers
+    known: list[list[nn.Module]] | None = getattr(module, "modules_of_layers", None)
+    if known is not None:
+        return known
     layers: list[list[nn.Module]] = []
     # Those of others are in the order in which they were registered, each with the normalisations after it.
     for each in () if module is None else module.modules():

@@ -36,9 +36,9 @@ def preset_of(algorithm: type[Any], env: str) -> tuple[dict[str, Any], str | Non
     for name, said in names.items():
         if name in of_algorithm:
             preset = dict(of_algorithm[name])
-            own = {name for cls in classes[: classes.index(extended)] for name in vars(cls)}
-            if own and "algorithm" in preset:
-                preset["algorithm"] = {key: value for key, value in preset["algorithm"].items() if key not in own}
+            declared = {attribute for cls in classes[: classes.index(extended)] for attribute in vars(cls)}
+            if declared and "algorithm" in preset:
+                preset["algorithm"] = {key: value for key, value in preset["algorithm"].items() if key not in declared}
             extending = "" if algorithm is extended else f", which {algorithm.__name__} extends"
             return preset, f"{extended.__name__}, {said}{extending}"
     return {}, None

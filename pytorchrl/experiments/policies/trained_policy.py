@@ -239,7 +239,7 @@ def load_policy(
         CompositionError: the algorithm or the actor cannot be built from the file alone.
         ImportError: a policy of the hub is named, and its package is not installed.
     """
-    # A name of a device that is not there would be an error of whatever uses it first.
+    # Otherwise, a missing device would be found by the first tensor that is made on it, and named less clearly.
     path, device = find_policy(path), find_device(device)
     file = file_of(path)
     of_folder = RunFolder(path).read_config() if path.is_dir() else {}

@@ -258,7 +258,7 @@ def statistics_of(actor: Actor) -> dict[str, torch.Tensor]:
 
 def changed_statistics(before: Mapping[str, torch.Tensor], actor: Actor) -> dict[str, NDArray[Any]]:
     """Return the differences of the statistics that have changed."""
-    now = statistics_of(actor)
+    now = statistics_of(actor) if before else {}
     return {
         name: (now[name] - tensor).cpu().numpy()
         for name, tensor in before.items()
@@ -268,8 +268,9 @@ def changed_statistics(before: Mapping[str, torch.Tensor], actor: Actor) -> dict
 
 def change_statistics(actor: Actor, changes: Sequence[Mapping[str, NDArray[Any]]]) -> None:
     """Add to an actor's statistics the means of their changes in several workers."""
-    now = statistics_of(actor)
-    for name in dict.fromkeys(name for each in changes for name in each):
+    changed = dict.fromkeys(name for each in changes for name in each)
+    now = statistics_of(actor) if changed else {}
+    for name in changed:
         mean = np.mean([each[name] for each in changes if name in each], axis=0)
         now[name].add_(torch.as_tensor(mean).to(now[name]))
 
