@@ -7,6 +7,7 @@ from storages.component.schedule import (
     FunctionSchedule as FunctionSchedule,
     LinearSchedule as LinearSchedule,
     PiecewiseSchedule as PiecewiseSchedule,
+    RepeatedSchedule as RepeatedSchedule,
     Schedule as Schedule,
 )
 from storages.component.setting import Setting as Setting
@@ -35,6 +36,6 @@ from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer as
 from storages.on_policy.vtrace_buffer import VTraceBuffer as VTraceBuffer
 from storages.sequence_settings import Episodes as Episodes, MultiStepRows as MultiStepRows, Sequences as Sequences
 from storages.storage import Storage as Storage
-from storages.transforms import RandomShift as RandomShift
+from storages.transforms import RandomIntensity as RandomIntensity, RandomShift as RandomShift
 
 __all__: list[str]

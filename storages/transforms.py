@@ -1,24 +1,28 @@
 """Transforms of batches on the device, such as data augmentation; stored data stays as it is."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from storages.component.hyper_parameters import Count
+from storages.component.hyper_parameters import Count, Positive
 from storages.component.setting import Setting
 from storages.transition import BATCH_FIELDS, BURN_IN, LEAD_OUT, MASK, OBS, OBS2, RHS, RHS2, Batch
 
 Transform: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
 """Function of a field's rows: ``(tensor, generator) -> tensor``, both (B, ...).
 
-A row of sequences or padded episodes is (T, ...), all of its steps; of packed episodes each step is a row. Random
-numbers must come from the generator, which is on the tensor's device.
+A row of sequences or padded episodes is (T, ...), all of its steps; of packed episodes each step is a row, and of all
+where the transform has a true attribute ``by_step``. Random numbers must come from the generator, which is on the
+tensor's device.
 """
-Transforms: TypeAlias = Mapping[str, Transform | Mapping[str, Transform]]
-"""Transforms by field, or by key of a dict field. That of OBS also applies to OBS2, with other random numbers."""
+Transforms: TypeAlias = Mapping[str, Transform | Sequence[Transform] | Mapping[str, Transform | Sequence[Transform]]]
+"""Transforms by field, or by key of a dict field; several are applied in their order.
+
+Those of OBS also apply to OBS2, with other random numbers.
+"""
 
 SEEDS = 2**63
 """Seeds of the random generator of a batch's transforms are drawn from [0, SEEDS)."""
@@ -35,10 +39,12 @@ class RandomShift(Setting):
     Args:
         pixels: largest shift in each direction.
         channels_last: whether an image is (H, W, C), rather than (C, H, W) or (H, W).
+        by_step: shift each step of a sequence on its own, too, as SPR does.
     """
 
     pixels: Count = 4
     channels_last: bool = False
+    by_step: bool = False
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Shift images (B, ..., H, W), or (B, ..., H, W, C) with the channels last."""
@@ -59,6 +65,32 @@ class RandomShift(Setting):
         return shifted[torch.arange(len(images), device=device), :, down, right].reshape(images.shape)
 
 
+@dataclass(frozen=True)
+class RandomIntensity(Setting):
+    """Multiplies each image by a random factor near 1: ``1 + scale * clip(x, -2, 2)`` with a standard normal x.
+
+    Schwarzer et al., "Data-Efficient Reinforcement Learning with Self-Predictive Representations" (SPR, arXiv
+    2007.05929), after DrQ. Images of whole numbers are rounded, and uint8 ones clipped to 255.
+
+    Args:
+        scale: of the deviation from 1.
+        by_step: draw a factor for each step of a sequence, rather than one for all of its steps.
+    """
+
+    scale: Positive = 0.05
+    by_step: bool = False
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Scale images (B, ...) of any dtype."""
+        drawn = torch.empty(len(images), device=images.device).normal_(generator=generator)
+        factors = (1 + self.scale * drawn.clamp_(-2, 2)).view(-1, *[1] * (images.ndim - 1))
+        scaled = images * factors
+        if images.is_floating_point():
+            return scaled.to(images.dtype)
+        kept = torch.iinfo(images.dtype)
+        return scaled.round_().clamp_(kept.min, kept.max).to(images.dtype)
+
+
 def check_transforms(transforms: Mapping[str, Any] | None, owner: str) -> None:
     """Refuse invalid transforms.
 
@@ -72,12 +104,17 @@ def check_transforms(transforms: Mapping[str, Any] | None, owner: str) -> None:
             )
             raise ValueError(f"{owner}: {field!r} cannot be transformed; {way_out}")
         for name, transform in (given if isinstance(given, Mapping) else {"": given}).items():
-            if not callable(transform):
+            if not all(map(callable, _several(transform))):
                 place = f"{field}[{name!r}]" if name else field
                 raise ValueError(
-                    f"{owner}: the transform of {place} must be a callable (tensor, generator) -> tensor, or of a "
-                    f"dict a mapping of its names to such, got {transform!r}"
+                    f"{owner}: the transform of {place} must be a callable (tensor, generator) -> tensor, several of "
+                    f"them, or of a dict a mapping of its names to such, got {transform!r}"
                 )
+
+
+def _several(given: Any) -> Sequence[Any]:
+    """Return the transforms of a leaf, of which one is given or several."""
+    return given if isinstance(given, list | tuple) else (given,)
 
 
 def transformed(batch: Batch, transforms: Transforms, seed: int, owner: str) -> Batch:
@@ -114,9 +151,9 @@ def _by_leaf(batch: Batch, transforms: Transforms, owner: str) -> Iterator[tuple
                 raise ValueError(f"{owner}: transforms names {key!r}; batches have {', '.join(batch)}")
             value = batch[key]
             if not isinstance(given, Mapping) and not isinstance(value, Mapping):
-                yield (key,), given
+                yield from (((key,), transform) for transform in _several(given))
             elif isinstance(given, Mapping) and isinstance(value, Mapping) and given.keys() <= value.keys():
-                yield from (((key, name), transform) for name, transform in given.items())
+                yield from (((key, name), each) for name, transform in given.items() for each in _several(transform))
             else:
                 names = f"the names {', '.join(value)}" if isinstance(value, Mapping) else "no names"
                 named = f"those of {', '.join(given)}" if isinstance(given, Mapping) else "one for all of it"
@@ -127,6 +164,10 @@ def _applied(
     transform: Transform, pieces: list[Tensor], time_first: bool, generator: torch.Generator, owner: str
 ) -> list[Tensor]:
     rows = torch.cat(pieces) if len(pieces) > 1 else pieces[0]
+    if time_first and getattr(transform, "by_step", False):
+        (of_steps,) = _applied(transform, [rows.flatten(0, 1)], False, generator, owner)
+        steps = of_steps.unflatten(0, rows.shape[:2])
+        return list(torch.split(steps, [len(piece) for piece in pieces]))
     rows = rows.transpose(0, 1) if time_first else rows
     result = transform(rows, generator)
     axes = 2 if time_first else 1

@@ -87,14 +87,35 @@ class ExponentialSchedule(_BetweenTwoValues):
         initial: value at the start of the run, greater than 0.
         final: value from the end of the curve on, greater than 0.
         fraction: part of the run that the curve takes, in (0, 1].
+        below_one: let the distance to 1 change by a constant factor, as of a discount factor, instead of that to 0;
+            both values are less than 1.
+
+    Raises:
+        ValueError: a value is not less than 1 with ``below_one``.
     """
 
     initial: Annotated[float, Finite(), Within(0, open=True)]
     final: Annotated[float, Finite(), Within(0, open=True)]
+    below_one: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.below_one and max(self.initial, self.final) >= 1:
+            raise ValueError(
+                f"ExponentialSchedule: with below_one, initial and final must be less than 1, got {self.initial:g} and "
+                f"{self.final:g}"
+            )
 
     def _between(self, progress: float) -> float:
-        # Not as a power of their ratio, which may overflow.
-        return math.exp((1 - progress) * math.log(self.initial) + progress * math.log(self.final))
+        if self.below_one:
+            return 1 - _geometric(1 - self.initial, 1 - self.final, progress)
+        return _geometric(self.initial, self.final, progress)
+
+
+def _geometric(initial: float, final: float, progress: float) -> float:
+    """Return the value between two positive ones at a progress in [0, 1], by a constant factor per step."""
+    # Not as a power of their ratio, which may overflow.
+    return math.exp((1 - progress) * math.log(initial) + progress * math.log(final))
 
 
 @dataclass(frozen=True)
@@ -102,7 +123,7 @@ class CosineSchedule(_BetweenTwoValues):
     """Cosine annealing from ``initial`` to ``final``, over half a period, and ``final`` from there on.
 
     Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts" (arXiv 1608.03983), equation 5,
-    without restarts.
+    without restarts, which :class:`RepeatedSchedule` adds.
 
     Args:
         initial: value at the start of the run.
@@ -161,6 +182,33 @@ class PiecewiseSchedule(Schedule):
         """The smallest and the largest value of all points."""
         values = [value for _, value in self.points]
         return (min(values), max(values))
+
+
+@dataclass(frozen=True)
+class RepeatedSchedule(Schedule):
+    """Another schedule again and again, each time as if a run of ``every`` transitions began.
+
+    It is that of annealing after each reset of the networks (Schwarzer et al., BBF, arXiv 2305.19452), and of warm
+    restarts of a learning rate (Loshchilov and Hutter, arXiv 1608.03983).
+
+    Args:
+        schedule: within each repetition.
+        every: environment transitions of a repetition.
+        after: transitions before the first one begins; until then it has its first value.
+    """
+
+    schedule: Schedule
+    every: Annotated[int, Within(1)]
+    after: Annotated[int, Within(0)] = 0
+
+    def at(self, steps: int, target_steps: int) -> float:
+        """Return the value after ``steps``."""
+        return self.schedule.at(max(0, steps - self.after) % self.every, self.every)
+
+    @property
+    def extremes(self) -> tuple[float, ...]:
+        """Those of the schedule that is repeated."""
+        return self.schedule.extremes
 
 
 @dataclass(frozen=True)

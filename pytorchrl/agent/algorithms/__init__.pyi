@@ -75,6 +75,7 @@ from pytorchrl.agent.algorithms.update_plan import EveryEpisodes as EveryEpisode
 from pytorchrl.agent.algorithms.update_plan import EveryRollout as EveryRollout
 from pytorchrl.agent.algorithms.update_plan import EveryTransitions as EveryTransitions
 from pytorchrl.agent.algorithms.update_plan import UpdatePlan as UpdatePlan
+from pytorchrl.agent.algorithms.value_based.bbf import BBF as BBF
 from pytorchrl.agent.algorithms.value_based.distributional_dqn import QRDQN as QRDQN
 from pytorchrl.agent.algorithms.value_based.distributional_dqn import CategoricalDQN as CategoricalDQN
 from pytorchrl.agent.algorithms.value_based.dqn import DQN as DQN
@@ -93,3 +94,4 @@ from pytorchrl.agent.algorithms.value_based.rollout_q_learning import PQN as PQN
 from pytorchrl.agent.algorithms.value_based.rollout_q_learning import NStepQLearning as NStepQLearning
 from pytorchrl.agent.algorithms.value_based.sarsa import SARSA as SARSA
 from pytorchrl.agent.algorithms.value_based.sarsa import ResidualDQN as ResidualDQN
+from pytorchrl.agent.algorithms.value_based.spr import SPR as SPR

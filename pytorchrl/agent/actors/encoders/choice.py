@@ -11,9 +11,12 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.encoders.convolutions import (
     ImpalaCNN,
+    ImpalaConvolutions,
     NatureCNN,
     NatureConvolutions,
     SmallCNN,
+    SmallConvolutions,
+    WideImpalaConvolutions,
     image_layout,
     suitable_cnn,
 )
@@ -30,16 +33,29 @@ from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.envs.spaces import Flat, UnsupportedSpaceError, choices_of
 
 ExtractorName: TypeAlias = Literal[
-    "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "nature_convolutions", "identity", "embedding"
+    "auto",
+    "mlp",
+    "nature_cnn",
+    "small_cnn",
+    "impala_cnn",
+    "nature_convolutions",
+    "small_convolutions",
+    "impala_convolutions",
+    "wide_impala_convolutions",
+    "identity",
+    "embedding",
 ]
 ExtractorKind: TypeAlias = ExtractorName | UserExtractor
 """A name, the class of ours that it stands for, or a user's own extractor."""
 
-_CNNS: Mapping[ExtractorName, type[NatureConvolutions | SmallCNN | ImpalaCNN]] = {
+_CNNS: Mapping[ExtractorName, type[NatureConvolutions | SmallConvolutions | ImpalaConvolutions]] = {
     "nature_cnn": NatureCNN,
     "small_cnn": SmallCNN,
     "impala_cnn": ImpalaCNN,
     "nature_convolutions": NatureConvolutions,
+    "small_convolutions": SmallConvolutions,
+    "impala_convolutions": ImpalaConvolutions,
+    "wide_impala_convolutions": WideImpalaConvolutions,
 }
 _NAMES: Mapping[Any, ExtractorName] = {
     MLP: "mlp",

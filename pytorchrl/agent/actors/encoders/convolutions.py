@@ -48,6 +48,10 @@ class ConvolutionalFeatures(nn.Module, ABC):
         self.convolutions = nn.Sequential(*self.layers(layout.channels))
         with torch.no_grad():
             shape = self.convolutions(torch.zeros(1, layout.channels, layout.height, layout.width)).shape
+        self.maps: tuple[int, int, int] | None = None
+        """Channels, height and width of the features, of convolutions without a fully connected layer."""
+        if output_size is None:
+            self.maps = shape[1], shape[2], shape[3]
         self.linear = None if output_size is None else LINEAR(math.prod(shape), output_size)
         self.output_size = output_size or math.prod(shape)
         if initialisation == "orthogonal":
@@ -98,41 +102,66 @@ class NatureCNN(NatureConvolutions):
     features = 512
 
 
-class SmallCNN(ConvolutionalFeatures):
-    """The network of Young and Tian, "MinAtar" (arXiv 1903.03176), for images of a few pixels: 128 features.
+class SmallConvolutions(ConvolutionalFeatures):
+    """The convolution of :class:`SmallCNN` alone: 1,024 features of 10 x 10 pixels.
 
     Args:
         space: of images, at least 3 pixels each way.
         initialisation: "orthogonal" or torch's "uniform".
     """
 
+    features: int | None = None
+
     def __init__(self, space: gym.Space[Any], initialisation: Initialisation = "orthogonal") -> None:
-        super().__init__(space, PIXELS_OF_SMALL_CNN, 128, initialisation)
+        super().__init__(space, PIXELS_OF_SMALL_CNN, self.features, initialisation)
 
     def layers(self, channels: int) -> Sequence[nn.Module]:
         """One convolution."""
         return (nn.Conv2d(channels, 16, 3, 1),)
 
 
-class ImpalaCNN(ConvolutionalFeatures):
-    """The residual network of Espeholt et al., "IMPALA" (arXiv 1802.01561, figure 3, right): 256 features.
+class SmallCNN(SmallConvolutions):
+    """The network of Young and Tian, "MinAtar" (arXiv 1903.03176), for images of a few pixels: 128 features."""
+
+    features = 128
+
+
+class ImpalaConvolutions(ConvolutionalFeatures):
+    """The convolutions of :class:`ImpalaCNN` alone: 3,872 features of 84 x 84 pixels.
 
     Args:
         space: of images, at least 3 pixels each way.
         initialisation: "orthogonal" or torch's "uniform".
     """
 
+    features: int | None = None
+    width = 1
+    """Factor of the channels."""
+
     def __init__(self, space: gym.Space[Any], initialisation: Initialisation = "orthogonal") -> None:
-        super().__init__(space, _PIXELS_OF_IMPALA_CNN, 256, initialisation)
+        super().__init__(space, _PIXELS_OF_IMPALA_CNN, self.features, initialisation)
 
     def layers(self, channels: int) -> Sequence[nn.Module]:
         """Three times a convolution, a max pooling of stride 2, and two residual blocks."""
         modules: list[nn.Module] = []
-        for following in (16, 32, 32):
+        for narrow in (16, 32, 32):
+            following = narrow * self.width
             modules += [nn.Conv2d(channels, following, 3, padding=1), nn.MaxPool2d(3, 2, padding=1)]
             modules += [ResidualBlock(following), ResidualBlock(following)]
             channels = following
         return modules
+
+
+class WideImpalaConvolutions(ImpalaConvolutions):
+    """The same with four times as many channels, as in BBF (arXiv 2305.19452): 15,488 features of 84 x 84 pixels."""
+
+    width = 4
+
+
+class ImpalaCNN(ImpalaConvolutions):
+    """The residual network of Espeholt et al., "IMPALA" (arXiv 1802.01561, figure 3, right): 256 features."""
+
+    features = 256
 
 
 class ResidualBlock(nn.Module):

@@ -13,7 +13,7 @@ from pytorchrl.agent.actors.per_network import settings_of_network
 from pytorchrl.agent.actors.presets import OffPolicyActor
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.latent_networks import EncoderHead, LatentModel, latent_layers, values_of
-from pytorchrl.agent.algorithms.actor_critic.paths import FirstSteps
+from pytorchrl.agent.algorithms.actor_critic.paths import FirstSteps, field_of
 from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import Preset
@@ -184,8 +184,7 @@ class MRQ(TD3):
 
     def _view(self, rows: Rows, key: str, chosen: Tensor) -> Any:
         """Return a view of some rows' observations."""
-        obs: Any = rows[key]
-        return self.actor.view({k: v[chosen] for k, v in obs.items()} if isinstance(obs, dict) else obs[chosen])
+        return self.actor.view(field_of(rows, key, chosen))
 
     @classmethod
     def paper(cls, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:

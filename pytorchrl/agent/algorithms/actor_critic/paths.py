@@ -1,11 +1,13 @@
 """Batches of trajectories in time-major layout, discounted sums along them, and Retrace's targets."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.transition import BATCH_SIZES, DISCOUNT, DONE, EPISODE, MASK, REW, WEIGHTS
+from storages.transition import ACT, BATCH_SIZES, DISCOUNT, DONE, EPISODE, MASK, OBS, OBS2, REW, WEIGHTS, Batch
 
 
 class Paths:
@@ -57,7 +59,8 @@ class FirstSteps:
     """
 
     def __init__(self, rows: Rows, horizon: int) -> None:
-        self._all, batch = rows, rows.batch
+        self.all_rows, batch = rows, rows.batch
+        """Of the batch."""
         number = torch.arange(len(rows), device=rows.reward.device).unsqueeze(1)
         if batch[REW].ndim == 2 and BATCH_SIZES not in batch:
             places, alive = number.T, torch.ones_like(rows.reward)[None]
@@ -73,22 +76,28 @@ class FirstSteps:
 
     def of(self, key: str) -> Tensor:
         """Return a field (H, B, ...)."""
-        return self._all[key][self.rows]
+        return self.all_rows[key][self.rows]
 
     @property
     def action(self) -> Tensor:
         """(H, B, *action), in the representation of networks."""
-        return self._all.action[self.rows]
+        return self.all_rows.action[self.rows]
 
     @property
     def weight(self) -> Tensor:
         """(B, 1): importance weights, ones without."""
-        batch = self._all.batch
+        batch = self.all_rows.batch
         if WEIGHTS not in batch:
             return torch.ones_like(self.alive[0])
         # Packed episodes are in the order of their lengths, weights in that of the draws.
         weights: Tensor = batch[WEIGHTS]
         return weights[batch[EPISODE][self.rows[0], 0]] if BATCH_SIZES in batch else weights
+
+    def transitions(self) -> Batch:
+        """Return the first step of each as a batch of single transitions (B, ...)."""
+        first = self.rows[0]
+        fields = {key: field_of(self.all_rows, key, first) for key in (OBS, ACT, REW, OBS2, DISCOUNT)}
+        return {**fields, WEIGHTS: self.weight}
 
     def returns(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return discounted sums of rewards (B, 1), the discount of what follows, and the last row (B,) of each."""
@@ -101,11 +110,17 @@ class FirstSteps:
 
     def per_row(self, errors: Tensor) -> Tensor:
         """Return errors (B, 1) of sequences in the shape of the batch's rewards, for replay priorities."""
-        batch = self._all.batch
+        batch = self.all_rows.batch
         if BATCH_SIZES not in batch:
             return errors.expand_as(batch[REW])
         episode = batch[EPISODE][:, 0]
         return errors.new_empty(errors.shape).index_copy(0, episode[self.rows[0]], errors)[episode]
+
+
+def field_of(rows: Rows, key: str, chosen: Tensor) -> Any:
+    """Return a field (n, ...) of some rows, numbered (n,), or a dict of such, as the storage gave it."""
+    field: Any = rows[key]
+    return {name: part[chosen] for name, part in field.items()} if isinstance(field, dict) else field[chosen]
 
 
 def retrace(paths: Paths, rows: Rows, taken: Tensor, value: Tensor, next_value: Tensor, trace: Tensor) -> Tensor:

@@ -1,0 +1,222 @@
+"""SPR: Rainbow that also predicts its own representations of the observations that follow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.actor import Actor, Head
+from pytorchrl.agent.actors.heads.values import DuelingStreams
+from pytorchrl.agent.actors.layers.linear_layers import linear_layer
+from pytorchrl.agent.actors.network import Network
+from pytorchrl.agent.actors.presets import OffPolicyActor
+from pytorchrl.agent.algorithms.actor_critic.paths import FirstSteps, field_of
+from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.off_policy import Preset
+from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.algorithms.value_based.rainbow import Rainbow
+from storages.component.factory import Factory, make_factory
+from storages.component.hyper_parameters import Count, NonNegative
+from storages.component.schedule import LinearSchedule
+from storages.off_policy.per_buffer import PERBuffer
+from storages.sequence_settings import Sequences
+from storages.transforms import RandomIntensity, RandomShift
+from storages.transition import OBS
+
+
+class SPR(Rainbow):
+    """Schwarzer et al., "Data-Efficient Reinforcement Learning with Self-Predictive Representations" (2007.05929).
+
+    The first step of a sequence is learnt from as by Rainbow, with the storage's n-step return; the observations of the
+    others are what is predicted, so that the storage has ``sequences=Sequences(horizon + 1)``. A representation is the
+    output of the actor's body, scaled to [0, 1]; the transition model is convolutional where these are maps, as of
+    "nature_convolutions" without hidden layers, and else of two linear layers. The projection is the first layer of the
+    dueling streams. The target network gives the targets of both losses; with data augmentation by the storage's
+    ``transforms`` it is copied in each update (:meth:`paper`), without it the authors have ``polyak=0.99``.
+
+    Args:
+        horizon: observations that are predicted after the first one (K); fewer where an episode or sequence ends.
+        prediction_weight: weight of their loss (lambda).
+
+    Raises:
+        ValueError: the actor has a memory, or no dueling streams.
+    """
+
+    sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", multi_step_rows=True)}
+
+    horizon: Count = 5
+    prediction_weight: NonNegative = 2.0
+    lr = 1e-4
+    start_steps = 2_000
+    num_mini_batch = 2
+    target_update_interval = 1
+    max_grad_norm = 10.0
+
+    def build(self) -> None:
+        """Make the Q-network, its target, the transition model and the predictor."""
+        if self.actor.memory is not None:
+            raise ValueError(f"{type(self).__name__} encodes single observations; give the actor memory=None")
+        self.q = self.actor.make("q", self.head(), acts=True)
+        size, projected = self.q.body.output_size, self.q.head.projected_size
+        assert isinstance(self.action_space, spaces.Discrete)
+        self.num_actions = int(self.action_space.n)
+        self.transition = TransitionModel(size, self.num_actions, _maps_of(self.q))
+        self.predictor = linear_layer(projected, projected)
+        self.actor.add("transition", self.transition)
+        self.actor.add("predictor", self.predictor)
+        self.trained = self.train("q", self.q, self.transition, self.predictor)
+        self.q_target: Network = self.target(self.q, every="target_update_interval")
+
+    def head(self) -> Head:
+        """Return the head of the Q-network, which also projects representations."""
+        return SelfPredictiveHead(super().head())
+
+    def losses(self, rows: Rows) -> Losses:
+        """Return Rainbow's loss of the first steps, plus that of the predictions (equation 4)."""
+        window = FirstSteps(rows, self.horizon + 1)
+        first = self.read(window.transitions())
+        of_values = super().losses(first)
+        error = self.prediction_error(window, first)
+        predictions = self.reduced(first.weighted_mean(error), first)
+        loss = of_values.of[self.trained] + self.prediction_weight * predictions
+        metrics = {**of_values.metrics, "prediction_error": error.detach().mean()}
+        assert of_values.errors is not None
+        return Losses({self.trained: loss}, metrics, window.per_row(of_values.errors))
+
+    def prediction_error(self, window: FirstSteps, first: Rows) -> Tensor:
+        """Return the errors (B, 1): 1 minus the cosine similarity, summed over the following steps of the episode.
+
+        Args:
+            window: the first step of each sequence, and those that are predicted.
+            first: the first steps.
+        """
+        alive, actions = window.alive[1:], F.one_hot(window.action[:-1, :, 0], self.num_actions)
+        if not len(alive):
+            return torch.zeros_like(first.reward)
+        latent = in_unit_range(first.now.features(self.q.body))
+        latents: list[Tensor] = []
+        for action in actions:
+            latent = self.transition(latent, action.to(latent.dtype))
+            latents.append(latent)
+        predicted = self.predictor(self.q.head.project(torch.cat(latents)))
+        with torch.no_grad():
+            following = self.actor.view(field_of(window.all_rows, OBS, window.rows[1:].flatten()))
+            target = self.q_target.head.project(in_unit_range(following.features(self.q_target.body)))
+        error = 1 - F.cosine_similarity(predicted, target, dim=1)
+        return (alive * error.view_as(alive)).sum(0)
+
+    @classmethod
+    def paper(cls, capacity: int = 100_000, num_envs: int = 1) -> Preset:
+        """The paper's table 3, for Atari with clipped rewards and stacks of 4 frames, and 100,000 transitions.
+
+        Args:
+            capacity: transitions that the storage keeps.
+            num_envs: of the training environments.
+        """
+        return Preset(
+            algo_factory=make_factory(cls, (), {}),
+            actor_factory=OffPolicyActor.create_factory(
+                feature_extractor="nature_convolutions", hidden_sizes=(), dueling=True, dueling_size=256, noisy=True
+            ),
+            storage_factory=augmented_replay(capacity // num_envs, n_step=10),
+        )
+
+
+def augmented_replay(size: int, n_step: int) -> Factory[PERBuffer]:
+    """Return the storage of SPR and BBF on Atari: prioritised sequences of six steps, shifted at random."""
+    augmentation = [RandomShift(4, by_step=True), RandomIntensity(0.05, by_step=True)]
+    return PERBuffer.create_factory(
+        size,
+        n_step=n_step,
+        alpha=0.5,
+        beta=LinearSchedule(0.4, 1.0),
+        default_error="largest",
+        weights_over="batch",
+        sequences=Sequences(6),
+        transforms={OBS: augmentation},
+    )
+
+
+def in_unit_range(latent: Tensor) -> Tensor:
+    """Scale each row of representations (N, size) to [0, 1] (appendix of the paper, after MuZero)."""
+    low, high = latent.amin(1, keepdim=True), latent.amax(1, keepdim=True)
+    return (latent - low) / (high - low + 1e-5)
+
+
+@dataclass(frozen=True)
+class SelfPredictiveHead:
+    """A head of values of representations in [0, 1], whose first layer is the projection of predictions, too.
+
+    Args:
+        values: of the values, with dueling streams.
+    """
+
+    values: Head
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """Return the module from (N, features) to the output of ``values``; raises ValueError without dueling."""
+        if not actor.dueling:
+            raise ValueError(
+                "predictions are compared after the first layer of dueling streams; give the actor dueling=True"
+            )
+        return _SelfPredictiveValues(self.values.build(features, actor))
+
+
+class _SelfPredictiveValues(nn.Module):
+    def __init__(self, values: Any) -> None:
+        super().__init__()
+        self.values = values
+        streams: DuelingStreams = values.numbers
+        self.projected_size = streams.value_hidden.out_features + streams.advantage_hidden.out_features
+
+    def forward(self, features: Tensor) -> Any:
+        return self.values(in_unit_range(features))
+
+    def project(self, latent: Tensor) -> Tensor:
+        """Map representations (N, features) in [0, 1] to (N, projected_size)."""
+        streams: DuelingStreams = self.values.numbers
+        return torch.cat([streams.value_hidden(latent), streams.advantage_hidden(latent)], dim=1).relu()
+
+
+class TransitionModel(nn.Module):
+    """From representations and actions to the next representations, by two layers (section 2.2).
+
+    There is no batch normalisation, as in the authors' later code (that of arXiv 2305.19452).
+
+    Args:
+        size: of a representation.
+        actions: number of actions.
+        maps: channels, height and width of representations that are maps, where the layers are convolutions and an
+            action is a plane of ones; else None.
+    """
+
+    def __init__(self, size: int, actions: int, maps: tuple[int, int, int] | None) -> None:
+        super().__init__()
+        self.first: nn.Module
+        self.second: nn.Module
+        if maps is None:
+            self.first, self.second = linear_layer(size + actions, size), linear_layer(size, size)
+        else:
+            channels = maps[0]
+            self.first = nn.Conv2d(channels + actions, channels, 3, padding=1)
+            self.second = nn.Conv2d(channels, channels, 3, padding=1)
+        self._maps = maps
+
+    def forward(self, latent: Tensor, action: Tensor) -> Tensor:
+        """Return representations (N, size) of these and actions (N, actions), of which one is 1 and the others 0."""
+        if self._maps is not None:
+            latent = latent.unflatten(1, self._maps)
+            action = action[:, :, None, None].expand(-1, -1, *self._maps[1:])
+        hidden = self.first(torch.cat([latent, action], dim=1)).relu()
+        return in_unit_range(self.second(hidden).relu().flatten(1))
+
+
+def _maps_of(network: Network) -> tuple[int, int, int] | None:
+    """Return the shape of a body's features, where they are those of convolutions alone."""
+    body: Any = network.body
+    return getattr(body.features, "maps", None) if isinstance(body.hidden, nn.Identity) else None
