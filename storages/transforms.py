@@ -166,7 +166,7 @@ def _applied(
     rows = torch.cat(pieces) if len(pieces) > 1 else pieces[0]
     if time_first and getattr(transform, "by_step", False):
         (of_steps,) = _applied(transform, [rows.flatten(0, 1)], False, generator, owner)
-        steps = of_steps.unflatten(0, rows.shape[:2])
+        steps = of_steps.view(*rows.shape[:2], *of_steps.shape[1:])
         return list(torch.split(steps, [len(piece) for piece in pieces]))
     rows = rows.transpose(0, 1) if time_first else rows
     result = transform(rows, generator)

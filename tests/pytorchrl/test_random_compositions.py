@@ -48,6 +48,8 @@ MEMORIES: dict[str, list[Any]] = {
     "DreamerV3": ["gru"],
     "CrossQ": [None],
     "MRQ": [None],
+    "SPR": [None],
+    "BBF": [None],
     **{name: [None] for name in WITH_MODELS},
 }
 REPLAY: dict[str, Any] = {

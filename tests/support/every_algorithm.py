@@ -45,6 +45,8 @@ OFF_POLICY: dict[str, Any] = {
     "DPP": (prl.DPP, {}, ["discrete"]),
     "R2D2": (prl.R2D2, {}, ["discrete"]),
     "Rainbow": (prl.Rainbow, {"num_atoms": 5, "explorer": prl.EpsilonGreedy(0.1)}, ["discrete"]),
+    "SPR": (prl.SPR, {"num_atoms": 5, "explorer": prl.EpsilonGreedy(0.1), "horizon": 2}, ["discrete"]),
+    "BBF": (prl.BBF, {"num_atoms": 5, "epsilon": 0.1, "horizon": 3, "optimizer": prl.Adam()}, ["discrete"]),
     "CategoricalDQN": (prl.CategoricalDQN, {"num_atoms": 5}, ["discrete"]),
     "IQN": (prl.IQN, {**FEW_QUANTILES, "risk": prl.risk_measures.CVaR(0.5)}, ["discrete"]),
     "MunchausenDQN": (prl.MunchausenDQN, {}, ["discrete"]),

@@ -1,6 +1,6 @@
 """Reinitialisation of the networks of an algorithm during training, of all or of their last layers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -13,7 +13,9 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 
 
 @torch.no_grad()
-def reset_networks(algorithm: Algorithm, fresh: Algorithm, last_layers: int | None = None, keep: float = 1.0) -> None:
+def reset_networks(
+    algorithm: Algorithm, fresh: Algorithm, last_layers: int | Mapping[str, int] | None = None, keep: float = 1.0
+) -> None:
     """Reinitialise networks, target networks and dual variables of an algorithm, and the optimisers of what changes.
 
     Its random generators, its counters of updates and statistics of data, such as the running moments of observations,
@@ -23,10 +25,11 @@ def reset_networks(algorithm: Algorithm, fresh: Algorithm, last_layers: int | No
         algorithm: has the networks, which are changed in place.
         fresh: another one of the same composition, whose initial weights are taken.
         last_layers: how many layers at the end of each network take these; None for all. A head counts as one layer.
+            By the name of a network, it is of this one and its target networks; of others, all layers take them.
         keep: weight of the old values in the layers before, ``keep * old + (1 - keep) * initial``.
     """
     networks, fresh_networks = _networks(algorithm), _networks(fresh)
-    renewed = None if last_layers is None else {m for one in networks for m in _last_modules(one, last_layers)}
+    renewed = None if last_layers is None else set(_renewed_modules(algorithm, last_layers))
     changed: set[int] = set()
     for module, fresh_module in zip(networks.modules(), fresh_networks.modules(), strict=True):
         weight = 0.0 if renewed is None or module in renewed else keep
@@ -50,6 +53,41 @@ def _networks(algorithm: Algorithm) -> nn.ModuleList:
     """Return the networks of the actor and the target networks."""
     targets = [target.network for target in algorithm.training.targets.values()]
     return nn.ModuleList([*algorithm.actor.networks.values(), *targets])
+
+
+def _renewed_modules(algorithm: Algorithm, last_layers: int | Mapping[str, int]) -> Iterator[nn.Module]:
+    """Yield the modules of the last layers of all networks and target networks.
+
+    Raises:
+        ValueError: there is no network of a name.
+    """
+    networks: dict[str, nn.Module] = dict(algorithm.actor.networks.items())
+    if not isinstance(last_layers, Mapping):
+        for network in _networks(algorithm):
+            yield from _last_modules(network, last_layers)
+        return
+    if unknown := last_layers.keys() - networks.keys():
+        raise ValueError(
+            f"last_layers names {', '.join(map(repr, sorted(unknown)))}, but the networks of "
+            f"{type(algorithm).__name__} are {', '.join(map(repr, networks))}"
+        )
+    names = {id(network): name for name, network in networks.items()}
+    followed = [(target.network, names.get(id(target.followed))) for target in algorithm.training.targets.values()]
+    # A target network may be among the actor's networks, too.
+    of_targets = {id(network): name for network, name in followed}
+    for name, network in networks.items():
+        chosen = name if name in last_layers else of_targets.get(id(network), name)
+        yield from _chosen_modules(network, chosen, last_layers)
+    for network, followed_name in followed:
+        if id(network) not in names:
+            yield from _chosen_modules(network, followed_name, last_layers)
+
+
+def _chosen_modules(network: nn.Module, name: str | None, last_layers: Mapping[str, int]) -> Iterator[nn.Module]:
+    if name is not None and name in last_layers:
+        yield from _last_modules(network, last_layers[name])
+    else:
+        yield from network.modules()
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

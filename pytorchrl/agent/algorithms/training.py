@@ -201,7 +201,7 @@ class Target:
         every: str | None,
         every_steps: str | None = None,
     ) -> None:
-        self.network = make_target(network)
+        self.network, self.followed = make_target(network), network
         self.polyak_name, self.every_name, self.every_steps_name = polyak, every, every_steps
         self.names = (polyak, every, every_steps)
         # Keep the parameters and not their data, whose memory moves when a group is made of them, or when copied.

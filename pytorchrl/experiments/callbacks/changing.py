@@ -28,7 +28,9 @@ class ResetNetworks(Callback):
     Args:
         every: updates between resets.
         last_layers: how many layers at the end of each network are reinitialised, for encoders of images, which
-            transfer better than what follows them; the head counts as one layer. None for all.
+            transfer better than what follows them; the head counts as one layer. By the name of a network, as
+            ``{"q": 1, "transition": 0}``, it is of this one and its target networks, and others are reinitialised
+            whole. None for all.
         keep: weight of the old values in the layers before these, ``keep * old + (1 - keep) * initial``. With
             ``last_layers=0`` and less than 1, all layers are shrunk and perturbed (Ash and Adams, arXiv 1910.08475).
 
@@ -37,7 +39,7 @@ class ResetNetworks(Callback):
     """
 
     every: Count
-    last_layers: CountOrZero | None = None
+    last_layers: CountOrZero | Mapping[str, CountOrZero] | None = None
     keep: UnitInterval = 1.0
 
     def __post_init__(self) -> None:
@@ -61,6 +63,13 @@ class ResetNetworks(Callback):
         Raises:
             CompositionError: the algorithm trains no networks.
         """
+        if isinstance(self.last_layers, Mapping):
+            networks = learner.scheme.actor.networks
+            if unknown := sorted(self.last_layers.keys() - networks.keys()):
+                raise CompositionError(
+                    f"ResetNetworks: last_layers names {', '.join(unknown)}; the networks of "
+                    f"{type(learner.scheme.algorithm).__name__} are {', '.join(networks)}"
+                )
         # An algorithm may train a network without an optimiser, such as by natural gradients.
         if not any(parameter.requires_grad for parameter in learner.scheme.actor.networks.parameters()):
             raise CompositionError(

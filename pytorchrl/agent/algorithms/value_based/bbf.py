@@ -7,12 +7,13 @@ from pytorchrl.agent.actors.outputs import ActionValues
 from pytorchrl.agent.actors.presets import OffPolicyActor
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.off_policy import Preset
-from pytorchrl.agent.algorithms.value_based.spr import SPR, augmented_replay
+from pytorchrl.agent.algorithms.value_based.spr import AUGMENTATION, SPR, replay_of_sequences
 from pytorchrl.agent.explorers import EpsilonGreedy, Exploration, Explorer
 from pytorchrl.agent.optimizers import AdamW
 from storages.component.factory import make_factory
 from storages.component.hyper_parameters import UnitIntervalOrSchedule
 from storages.component.schedule import PiecewiseSchedule
+from storages.transition import OBS
 
 
 class BBF(SPR):
@@ -26,7 +27,7 @@ class BBF(SPR):
         epsilon: probability of a random action.
     """
 
-    epsilon: UnitIntervalOrSchedule = PiecewiseSchedule(((2_000, 1.0), (4_000, 0.0)), positions="steps")  # type: ignore[misc]
+    epsilon: UnitIntervalOrSchedule = PiecewiseSchedule(((2_000, 1.0), (4_000, 0.0)), positions="steps")  # type: ignore[assignment,misc]
     gamma = 0.997
     optimizer = AdamW(eps=1.5e-4, weight_decay=0.1)
     polyak = 0.995
@@ -63,5 +64,16 @@ class BBF(SPR):
         return Preset(
             algo_factory=make_factory(cls, (), {}),
             actor_factory=OffPolicyActor.create_factory(hidden_sizes=(), dueling=True, **network),
-            storage_factory=augmented_replay(capacity // num_envs, n_step=3),
+            storage_factory=replay_of_sequences(capacity // num_envs, n_step=3, transforms={OBS: AUGMENTATION}),
+        )
+
+    @classmethod
+    def small(cls, capacity: int = 100_000, num_envs: int = 1) -> Preset:
+        """The settings of :meth:`SPR.small` without noisy layers, and the target network of :meth:`paper`."""
+        of_spr = super().small(capacity, num_envs)
+        changed = of_spr["algo_factory"].hyper_parameters | {"polyak": 0.995, "optimizer": cls.optimizer}
+        return Preset(
+            algo_factory=make_factory(cls, (), changed),
+            actor_factory=OffPolicyActor.create_factory(hidden_sizes=(128,), dueling=True),
+            storage_factory=of_spr["storage_factory"],
         )

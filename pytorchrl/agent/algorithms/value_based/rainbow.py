@@ -9,10 +9,11 @@ from pytorchrl.agent.algorithms.value_based.distributional_dqn import Categorica
 from pytorchrl.agent.explorers import EpsilonGreedy, Explorer, Greedy
 from pytorchrl.agent.optimizers import Adam
 from storages.component.factory import Factory, make_factory
+from storages.component.hyper_parameters import Positive
 from storages.component.schedule import LinearSchedule
 from storages.off_policy.per_buffer import PERBuffer
 
-_SMALL = {
+SMALL = {
     "lr": LinearSchedule(1e-3, 0.0),
     "optimizer": Adam(eps=3.125e-4),
     "v_min": 0.0,
@@ -23,6 +24,7 @@ _SMALL = {
     "target_update_interval": 250,
     "explorer": EpsilonGreedy(LinearSchedule(1.0, 0.01, fraction=1 / 3)),
 }
+"""Hyper-parameters of :meth:`Rainbow.small`."""
 
 
 class Rainbow(CategoricalDQN):
@@ -42,7 +44,7 @@ class Rainbow(CategoricalDQN):
     mini_batch_size = 32
     polyak = 0.0
     target_update_interval = 2_000
-    max_grad_norm = None
+    max_grad_norm: Positive | None = None
 
     def default_explorer(self) -> Explorer:
         """Return the greedy action of the noisy network."""
@@ -80,7 +82,7 @@ class Rainbow(CategoricalDQN):
         Based on arXiv 2011.14826, with more updates, larger batches, and epsilon-greedy exploration at first.
         """
         return Preset(
-            algo_factory=make_factory(cls, (), _SMALL),
+            algo_factory=make_factory(cls, (), SMALL),
             actor_factory=OffPolicyActor.create_factory(hidden_sizes=(128,), dueling=True, noisy=True),
             storage_factory=_replay(capacity // num_envs),
         )

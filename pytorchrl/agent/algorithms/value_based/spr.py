@@ -19,7 +19,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import Preset
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.value_based.rainbow import Rainbow
+from pytorchrl.agent.algorithms.value_based.rainbow import SMALL, Rainbow
 from storages.component.factory import Factory, make_factory
 from storages.component.hyper_parameters import Count, NonNegative
 from storages.component.schedule import LinearSchedule
@@ -36,15 +36,16 @@ class SPR(Rainbow):
     others are what is predicted, so that the storage has ``sequences=Sequences(horizon + 1)``. A representation is the
     output of the actor's body, scaled to [0, 1]; the transition model is convolutional where these are maps, as of
     "nature_convolutions" without hidden layers, and else of two linear layers. The projection is the first layer of the
-    dueling streams. The target network gives the targets of both losses; with data augmentation by the storage's
-    ``transforms`` it is copied in each update (:meth:`paper`), without it the authors have ``polyak=0.99``.
+    dueling streams, where the actor has them. The target network gives the targets of both losses; with data
+    augmentation by the storage's ``transforms`` it is copied in each update (:meth:`paper`), without it the authors
+    have ``polyak=0.99``.
 
     Args:
         horizon: observations that are predicted after the first one (K); fewer where an episode or sequence ends.
         prediction_weight: weight of their loss (lambda).
 
     Raises:
-        ValueError: the actor has a memory, or no dueling streams.
+        ValueError: the actor has a memory.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay", multi_step_rows=True)}
@@ -53,6 +54,7 @@ class SPR(Rainbow):
     prediction_weight: NonNegative = 2.0
     lr = 1e-4
     start_steps = 2_000
+    update_every = 1
     num_mini_batch = 2
     target_update_interval = 1
     max_grad_norm = 10.0
@@ -62,11 +64,11 @@ class SPR(Rainbow):
         if self.actor.memory is not None:
             raise ValueError(f"{type(self).__name__} encodes single observations; give the actor memory=None")
         self.q = self.actor.make("q", self.head(), acts=True)
-        size, projected = self.q.body.output_size, self.q.head.projected_size
+        body, head = self._parts_of(self.q)
         assert isinstance(self.action_space, spaces.Discrete)
         self.num_actions = int(self.action_space.n)
-        self.transition = TransitionModel(size, self.num_actions, _maps_of(self.q))
-        self.predictor = linear_layer(projected, projected)
+        self.transition = TransitionModel(body.output_size, self.num_actions, _maps_of(body))
+        self.predictor = linear_layer(head.projected_size, head.projected_size)
         self.actor.add("transition", self.transition)
         self.actor.add("predictor", self.predictor)
         self.trained = self.train("q", self.q, self.transition, self.predictor)
@@ -98,17 +100,22 @@ class SPR(Rainbow):
         alive, actions = window.alive[1:], F.one_hot(window.action[:-1, :, 0], self.num_actions)
         if not len(alive):
             return torch.zeros_like(first.reward)
-        latent = in_unit_range(first.now.features(self.q.body))
+        (body, head), (target_body, target_head) = self._parts_of(self.q), self._parts_of(self.q_target)
+        latent = in_unit_range(first.now.features(body))
         latents: list[Tensor] = []
         for action in actions:
             latent = self.transition(latent, action.to(latent.dtype))
             latents.append(latent)
-        predicted = self.predictor(self.q.head.project(torch.cat(latents)))
+        predicted = self.predictor(head.project(torch.cat(latents)))
         with torch.no_grad():
             following = self.actor.view(field_of(window.all_rows, OBS, window.rows[1:].flatten()))
-            target = self.q_target.head.project(in_unit_range(following.features(self.q_target.body)))
+            target = target_head.project(in_unit_range(following.features(target_body)))
         error = 1 - F.cosine_similarity(predicted, target, dim=1)
         return (alive * error.view_as(alive)).sum(0)
+
+    @staticmethod
+    def _parts_of(network: Network) -> tuple[Any, Any]:
+        return network.body, network.head
 
     @classmethod
     def paper(cls, capacity: int = 100_000, num_envs: int = 1) -> Preset:
@@ -123,13 +130,29 @@ class SPR(Rainbow):
             actor_factory=OffPolicyActor.create_factory(
                 feature_extractor="nature_convolutions", hidden_sizes=(), dueling=True, dueling_size=256, noisy=True
             ),
-            storage_factory=augmented_replay(capacity // num_envs, n_step=10),
+            storage_factory=replay_of_sequences(capacity // num_envs, n_step=10, transforms={OBS: AUGMENTATION}),
+        )
+
+    @classmethod
+    def small(cls, capacity: int = 100_000, num_envs: int = 1) -> Preset:
+        """For small observations, returns from 0 to 100, and about 10,000 transitions; arguments as of :meth:`paper`.
+
+        The settings of :meth:`Rainbow.small`, with an update after each transition, and without data augmentation.
+        """
+        changed = {"update_every": 1, "num_mini_batch": 1, "polyak": 0.99, "target_update_interval": 1}
+        return Preset(
+            algo_factory=make_factory(cls, (), SMALL | changed),
+            actor_factory=OffPolicyActor.create_factory(hidden_sizes=(128,), dueling=True, noisy=True),
+            storage_factory=replay_of_sequences(capacity // num_envs, n_step=3),
         )
 
 
-def augmented_replay(size: int, n_step: int) -> Factory[PERBuffer]:
-    """Return the storage of SPR and BBF on Atari: prioritised sequences of six steps, shifted at random."""
-    augmentation = [RandomShift(4, by_step=True), RandomIntensity(0.05, by_step=True)]
+AUGMENTATION = RandomShift(4, by_step=True), RandomIntensity(0.05, by_step=True)
+"""Transforms of Atari's frames in the paper."""
+
+
+def replay_of_sequences(size: int, n_step: int, transforms: Mapping[str, Any] | None = None) -> Factory[PERBuffer]:
+    """Return the storage of SPR and BBF: prioritised sequences of six steps."""
     return PERBuffer.create_factory(
         size,
         n_step=n_step,
@@ -138,7 +161,7 @@ def augmented_replay(size: int, n_step: int) -> Factory[PERBuffer]:
         default_error="largest",
         weights_over="batch",
         sequences=Sequences(6),
-        transforms={OBS: augmentation},
+        transforms=transforms,
     )
 
 
@@ -153,34 +176,36 @@ class SelfPredictiveHead:
     """A head of values of representations in [0, 1], whose first layer is the projection of predictions, too.
 
     Args:
-        values: of the values, with dueling streams.
+        values: of the values; without dueling streams it has one layer, and the projection is a layer of its own.
     """
 
     values: Head
 
     def build(self, features: int, actor: Actor) -> nn.Module:
-        """Return the module from (N, features) to the output of ``values``; raises ValueError without dueling."""
-        if not actor.dueling:
-            raise ValueError(
-                "predictions are compared after the first layer of dueling streams; give the actor dueling=True"
-            )
-        return _SelfPredictiveValues(self.values.build(features, actor))
+        """Return the module from (N, features) to the output of ``values``."""
+        values: Any = self.values.build(features, actor)
+        return _SelfPredictiveValues(values, None if actor.dueling else actor.linear(features, features))
 
 
 class _SelfPredictiveValues(nn.Module):
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values: Any, projection: nn.Module | None) -> None:
         super().__init__()
-        self.values = values
-        streams: DuelingStreams = values.numbers
-        self.projected_size = streams.value_hidden.out_features + streams.advantage_hidden.out_features
+        self.values, self.projection = values, projection
+        self.projected_size = sum(layer.out_features for layer in self._layers)
 
     def forward(self, features: Tensor) -> Any:
         return self.values(in_unit_range(features))
 
     def project(self, latent: Tensor) -> Tensor:
         """Map representations (N, features) in [0, 1] to (N, projected_size)."""
+        return torch.cat([layer(latent) for layer in self._layers], dim=1).relu()
+
+    @property
+    def _layers(self) -> list[Any]:
+        if self.projection is not None:
+            return [self.projection]
         streams: DuelingStreams = self.values.numbers
-        return torch.cat([streams.value_hidden(latent), streams.advantage_hidden(latent)], dim=1).relu()
+        return [streams.value_hidden, streams.advantage_hidden]
 
 
 class TransitionModel(nn.Module):
@@ -210,13 +235,12 @@ class TransitionModel(nn.Module):
     def forward(self, latent: Tensor, action: Tensor) -> Tensor:
         """Return representations (N, size) of these and actions (N, actions), of which one is 1 and the others 0."""
         if self._maps is not None:
-            latent = latent.unflatten(1, self._maps)
+            latent = latent.view(-1, *self._maps)
             action = action[:, :, None, None].expand(-1, -1, *self._maps[1:])
         hidden = self.first(torch.cat([latent, action], dim=1)).relu()
         return in_unit_range(self.second(hidden).relu().flatten(1))
 
 
-def _maps_of(network: Network) -> tuple[int, int, int] | None:
+def _maps_of(body: Any) -> tuple[int, int, int] | None:
     """Return the shape of a body's features, where they are those of convolutions alone."""
-    body: Any = network.body
     return getattr(body.features, "maps", None) if isinstance(body.hidden, nn.Identity) else None
