@@ -31,7 +31,16 @@ KINDS: tuple[tuple[str, Any], ...] = (
 """Pages, and the classes whose children are on them."""
 OTHERS = {
     "storages": (
-        *("Episodes", "LocalShards", "MixedSource", "MixedStorage", "RandomShift", "RateLimit", "ReplayShard"),
+        *(
+            "Episodes",
+            "LocalShards",
+            "MixedSource",
+            "MixedStorage",
+            "RandomIntensity",
+            "RandomShift",
+            "RateLimit",
+            "ReplayShard",
+        ),
         *("Sequences", "ShardGroup", "ShardedReplay", "SliceWriter", "factory_of_shard", "from_dataset"),
     ),
     "environments": ("LearntReward", "RewardFunction", "VecEnv", "VecStep", "atari_envs"),

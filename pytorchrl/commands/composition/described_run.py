@@ -163,6 +163,9 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     if given.no_preprocessing:
         by_option["preprocessing"] = False
     settings = {name: file[name] for name in _FILE_SETTINGS if name in file}
+    if "callbacks" in description:
+        # Those of the preset, unless the file has others.
+        settings["callbacks"] = description["callbacks"]
     options = {name: value for name in _FILE_SETTINGS if (value := getattr(given, name)) is not None}
     settings |= check_settings(options)
     make_callbacks(settings)

@@ -83,7 +83,7 @@ def test_a_preset_makes_a_valid_composition_for_its_environment(
 def test_presets_have_known_parts_and_are_found_by_their_environment() -> None:
     count = 0
     for algorithm, env, preset in all_presets():
-        assert set(preset) <= {"algorithm", "actor", "storage", "env", "steps"}
+        assert set(preset) <= {"algorithm", "actor", "storage", "env", "callbacks", "steps"}
         found, name = preset_of(getattr(prl, algorithm), environment(algorithm, env))
         said = {"*": "any environment", "Atari": "games of Atari"}.get(env, env)
         if env == "Atari" and importlib.util.find_spec("ale_py") is None:

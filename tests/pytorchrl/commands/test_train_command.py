@@ -103,7 +103,8 @@ def test_a_part_is_found_by_a_shorter_name(kind: type, name: str, cls: type) -> 
 
 NEEDED = {
     **dict.fromkeys(
-        ("ACER", "ACERContinuous", "DecisionTransformer", "PCL", "TDMPC2", "UnifiedPCL"), "give it sequences="
+        ("ACER", "ACERContinuous", "BBF", "DecisionTransformer", "PCL", "SPR", "TDMPC2", "UnifiedPCL"),
+        "give it sequences=",
     ),
     **dict.fromkeys(("AIRL", "AMP", "GAIL", "PPOD"), "give it sources="),
     "BehaviourCloning": "learns from a data set",
@@ -136,7 +137,7 @@ def test_every_algorithm_is_composed_by_default_or_names_what_it_needs() -> None
         assert needed in errors[name]
 
 
-@pytest.mark.parametrize(("name", "num_envs"), [("Rainbow", 1), ("R2D2", 4), ("DreamerV3", 4)])
+@pytest.mark.parametrize(("name", "num_envs"), [("Rainbow", 1), ("SPR", 1), ("BBF", 1), ("R2D2", 4), ("DreamerV3", 4)])
 def test_presets_of_the_command_line_equal_the_small_ones_of_the_classes(name: str, num_envs: int) -> None:
     chosen = {"algorithm": {"name": name}, "env": {"name": "CartPole-v1"}}
     parts = make_parts(merge_descriptions(preset_of(getattr(prl, name), "CartPole-v1")[0], chosen))
