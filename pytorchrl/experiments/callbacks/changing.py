@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pytorchrl.agent.algorithms.resetting import reset_networks
 from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun
 from pytorchrl.scheme.compatibility import CompositionError
+from storages.component.annotations import conform_named
 from storages.component.hyper_parameters import Count, CountOrZero, UnitInterval
 from storages.component.schedule import Schedule
 
@@ -44,6 +45,9 @@ class ResetNetworks(Callback):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.last_layers, Mapping):
+            for name, number in self.last_layers.items():
+                conform_named(number, CountOrZero, f"ResetNetworks: last_layers[{name!r}]")
         if self.last_layers is None and self.keep != 1:
             raise ValueError(
                 f"ResetNetworks: keep={self.keep:g} applies to the layers before the last ones; give last_layers, such "

@@ -13,7 +13,7 @@ import pytorchrl as prl
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.commands import train as train_command
 from pytorchrl.commands.composition import presets
-from pytorchrl.commands.composition.described_run import described_run
+from pytorchrl.commands.composition.described_run import described_run, make_callbacks
 from pytorchrl.commands.composition.description import merge_descriptions, read_yaml
 from pytorchrl.commands.composition.parts import RunParts, make_parts, part_named
 from pytorchrl.commands.composition.presets import measured_return, preset_of
@@ -174,6 +174,25 @@ def test_measured_returns_are_of_presets_as_they_are() -> None:
             assert found["returns"]
             assert all(isinstance(value, float) for value in found["returns"])
             assert statistics.mean(found["returns"]) > float("-inf")
+
+
+def test_callbacks_of_a_preset_are_those_of_the_run_unless_others_are_given(tmp_path: Path) -> None:
+    command = ["--algorithm", "bbf", "--env", GAME]
+    if importlib.util.find_spec("ale_py") is None:
+        pytest.skip("the preset is for games of Atari")
+    reset, n_step, gamma = make_callbacks(described_run(command).settings)
+    assert reset.config == prl.ResetNetworks(40_000, last_layers={"q": 1, "transition": 0}, keep=0.5).config
+    assert [one.config["hyper_parameters"]["name"] for one in (n_step, gamma)] == ["n_step", "gamma"]
+    # Each repetition begins where a reset is made: after 40,000 updates, of which a transition has two.
+    assert [n_step.schedule.at(at, 100_000) for at in (0, 2_000, 7_000, 21_999, 22_000)] == pytest.approx(
+        [10, 10, 3, 3, 10]
+    )
+    assert [gamma.schedule.at(at, 100_000) for at in (2_000, 7_000, 22_000)] == pytest.approx([0.97, 0.997, 0.97])
+    assert described_run([*command, "--callbacks", "StopAtReturn(3)"]).settings["callbacks"] == ["StopAtReturn(3)"]
+    (tmp_path / "run.yaml").write_text("callbacks: StopAfter(5)")
+    of_file = described_run([*command, "--config", str(tmp_path / "run.yaml")])
+    assert of_file.settings["callbacks"] == ["StopAfter(5)"]
+    assert "callbacks" not in described_run([*command, "--no-preset", "--storage.sequences", "Sequences(6)"]).settings
 
 
 def test_options_override_a_preset() -> None:

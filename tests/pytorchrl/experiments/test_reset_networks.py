@@ -405,6 +405,7 @@ def test_temperature_and_moments_are_forgotten_of_what_changes_alone() -> None:
         (lambda: prl.ResetNetworks(every=0), "ResetNetworks: every must be at least 1, got 0"),
         (lambda: prl.ResetNetworks(every=-5), "ResetNetworks: every must be at least 1, got -5"),
         (lambda: prl.ResetNetworks(every=5, last_layers=-1), "last_layers must be at least 0"),
+        (lambda: prl.ResetNetworks(every=5, last_layers={"q": -1}), r"last_layers\['q'\] must be at least 0, got -1"),
         (lambda: prl.ResetNetworks(every=5, last_layers=1, keep=1.5), r"keep must lie in \[0, 1\]"),
         (lambda: prl.ResetNetworks(every=5, keep=0.5), "keep=0.5 applies to the layers before the last ones"),
         (lambda: prl.ResetNetworks(every=5, last_layers=0), "last_layers=0 and keep=1 reset nothing"),
@@ -413,6 +414,60 @@ def test_temperature_and_moments_are_forgotten_of_what_changes_alone() -> None:
 def test_a_reset_of_nothing_or_at_no_interval_is_refused(make: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         make()
+
+
+def test_networks_are_reset_by_their_names_as_if_the_run_had_not_been_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def learner(name: str) -> prl.Learner:
+        n_step = prl.RepeatedSchedule(prl.ExponentialSchedule(4, 1, fraction=0.5), every=20, after=40)
+        callbacks = [
+            prl.ResetNetworks(every=20, last_layers={"policy": 1}, keep=0.5),
+            prl.SetHyperParameter("storage", "n_step", n_step),
+        ]
+        storage = prl.NStepReplayBuffer.create_factory(size=150)
+        return prl.Learner(sac_scheme(storage=storage), TARGET, tmp_path / name, callbacks=callbacks)
+
+    whole = learner("whole")
+    assert whole.run()
+    resumed = prl.Learner.resume(stopped(learner("run"), 65, monkeypatch))
+    assert resumed.run()
+    assert_equal(saved(resumed), saved(whole))
+    for each in (whole, resumed):
+        each.close()
+
+
+def test_only_the_last_layers_of_named_networks_and_all_of_others_are_reset() -> None:
+    scheme = sac_scheme()
+    algorithm: Any = scheme.algorithm
+    train(scheme, 50)
+    fresh: Any = scheme.make_algorithm(7)
+    reset_networks(algorithm, fresh, {"critics": 0}, keep=0.25)
+    kept: Any = sac_scheme()
+    train(kept, 50)
+    for ours, old, new in zip(
+        algorithm.critics.parameters(), kept.algorithm.critics.parameters(), fresh.critics.parameters(), strict=True
+    ):
+        torch.testing.assert_close(ours, 0.25 * old + 0.75 * new)
+    targets = (algorithm.target_critics, kept.algorithm.target_critics, fresh.target_critics)
+    for ours, old, new in zip(*(each.parameters() for each in targets), strict=True):
+        torch.testing.assert_close(ours, 0.25 * old + 0.75 * new)
+    policies = (algorithm.actor.networks["policy"], fresh.actor.networks["policy"])
+    assert all(torch.equal(*pair) for pair in zip(*(each.parameters() for each in policies), strict=True))
+    with pytest.raises(ValueError, match="last_layers names 'critic', but the networks of SAC are 'policy', 'critics'"):
+        reset_networks(algorithm, fresh, {"critic": 0})
+    for each in (scheme, kept):
+        each.close()
+
+
+def test_a_network_that_does_not_exist_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    learner = prl.Learner(
+        sac_scheme(), 50, tmp_path / "run", callbacks=[prl.ResetNetworks(every=5, last_layers={"q": 1})]
+    )
+    with pytest.raises(prl.CompositionError, match="last_layers names q; the networks of SAC are policy, critics"):
+        learner.run()
+    assert learner.scheme.steps == 0
+    learner.close()
 
 
 class Random(prl.OffPolicyAlgorithm):

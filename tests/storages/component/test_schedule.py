@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storages import CosineSchedule, ExponentialSchedule, FunctionSchedule, LinearSchedule, PiecewiseSchedule, Schedule
+from storages import (
+    CosineSchedule,
+    ExponentialSchedule,
+    FunctionSchedule,
+    LinearSchedule,
+    PiecewiseSchedule,
+    RepeatedSchedule,
+    Schedule,
+)
 from storages.component.hyper_parameters import MisfitError, Within, conform
 from storages.component.schedule import value_at
 from tests.support.profiles import examples
@@ -40,6 +48,24 @@ def test_a_schedule_may_rise_and_a_run_may_have_zero_steps() -> None:
 def test_an_exponential_schedule_changes_by_a_constant_factor() -> None:
     assert values(ExponentialSchedule(1.0, 1e-4)) == pytest.approx([1, 1e-1, 1e-2, 1e-3, 1e-4, 1e-4])
     assert values(ExponentialSchedule(0.25, 4.0, fraction=0.5)) == pytest.approx([0.25, 1, 4, 4, 4, 4])
+
+
+def test_the_distance_to_1_changes_by_a_constant_factor_below_one() -> None:
+    schedule = ExponentialSchedule(0.97, 0.997, fraction=0.5, below_one=True)
+    assert values(schedule) == pytest.approx([0.97, 1 - 0.03 * 0.1**0.5, 0.997, 0.997, 0.997, 0.997])
+    assert schedule.extremes == (0.97, 0.997)
+    for ends in ((0.9, 1.0), (1.5, 0.9)):
+        with pytest.raises(ValueError, match="with below_one, initial and final must be less than 1, got"):
+            ExponentialSchedule(*ends, below_one=True)
+
+
+def test_a_repeated_schedule_begins_again_at_each_interval() -> None:
+    schedule = RepeatedSchedule(ExponentialSchedule(16.0, 1.0, fraction=0.5), every=40, after=25)
+    steps = (0, 20, 25, 30, 35, 45, 64, 65, 75, 105)
+    assert [schedule.at(at, 1_000) for at in steps] == pytest.approx([16, 16, 16, 8, 4, 1, 1, 16, 4, 16])
+    assert schedule.extremes == (16, 1)
+    with pytest.raises(ValueError, match="RepeatedSchedule: every must be at least 1, got 0"):
+        RepeatedSchedule(LinearSchedule(1.0, 0.0), every=0)
 
 
 def test_a_cosine_schedule_is_half_a_period_of_a_cosine() -> None:
@@ -81,6 +107,7 @@ positive = st.floats(1e-300, 1e300)
 fractions = st.floats(0.01, 1)
 schedules = st.one_of(
     st.builds(ExponentialSchedule, positive, positive, fractions),
+    st.builds(ExponentialSchedule, st.floats(1e-6, 0.999), st.floats(1e-6, 0.999), fractions, st.just(True)),
     st.builds(CosineSchedule, numbers, numbers, fractions),
     st.builds(
         PiecewiseSchedule,

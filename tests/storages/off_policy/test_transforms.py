@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import storages
-from storages import Episodes, RandomShift, Sequences, Storage
+from storages import Episodes, RandomIntensity, RandomShift, Sequences, Storage
 from storages.transition import ACT, BURN_IN, INDICES, LEAD_OUT, MASK, OBS, OBS2, REW, WEIGHTS
 from tests.support.model import ALGORITHM, Stream, all_leaves, contents, environments, equal, through_a_file
 from tests.support.profiles import examples
@@ -79,6 +79,76 @@ def test_a_transform_changes_each_row_as_a_whole_and_no_other_field(
             # 99 possible numbers for 6 rows: observations and next observations get different ones.
             assert added[OBS] != added[OBS2]
     assert contents(other) == before
+
+
+class NoisyByStep:
+    """As `noisy`, with a number for each step of a row."""
+
+    by_step = True
+
+    def __call__(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        return noisy(tensor, generator)
+
+
+@pytest.mark.parametrize("kind", ["vector", "frames", "dict of frames"])
+@pytest.mark.parametrize("window", ["sequences", "episodes"])
+def test_a_transform_by_step_changes_each_step_of_a_row_on_its_own(window: str, kind: str) -> None:
+    given = {"sequences": WINDOWS[window], "n_step": 2}
+    one, other = (filled(named(transform, kind), kind, **given) for transform in (unchanged, NoisyByStep()))
+    numbers = 0
+    for plain, changed in zip(drawn(one).values(), drawn(other).values(), strict=True):
+        for part, place in [
+            (plain, changed),
+            *((plain[key], changed[key]) for key in (BURN_IN, LEAD_OUT) if key in plain),
+        ]:
+            for before, after in zip(leaves_of(part[OBS]), leaves_of(place[OBS]), strict=True):
+                added = ((after.double() - before.double()) % 256).round(decimals=3).flatten(2)
+                assert torch.equal(added.amin(2), added.amax(2))
+                numbers += len(added[..., 0].unique())
+    assert numbers > 40
+
+
+@pytest.mark.parametrize("shift", [RandomShift(2, by_step=True), RandomShift(2, channels_last=True, by_step=True)])
+def test_images_of_a_sequence_are_shifted_apart_by_step(shift: RandomShift) -> None:
+    axis = -2 if shift.channels_last else -1
+    images = torch.arange(20.0).view([-1 if each == 4 + axis else 1 for each in range(4)]).expand(60, 20, 20, 20)
+    middle = shift(images, torch.Generator().manual_seed(0))[:, 10, 10, 10]
+    assert sorted(set(middle.tolist())) == [8, 9, 10, 11, 12]
+
+
+def test_several_transforms_are_applied_in_their_order() -> None:
+    def doubled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        return 2 * tensor
+
+    def increased(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        return tensor + 1
+
+    plain, changed = drawn(filled(unchanged)), drawn(filled([doubled, increased]))
+    for number, batch in plain.items():
+        torch.testing.assert_close(changed[number][OBS], 2 * batch[OBS] + 1)
+    plain, changed = (drawn(filled({"pixels": one}, "dict of frames")) for one in (unchanged, (doubled, increased)))
+    for number, batch in plain.items():
+        assert torch.equal(changed[number][OBS]["pixels"], 2 * batch[OBS]["pixels"] + 1)
+
+
+def test_intensity_multiplies_each_image_by_a_factor_of_its_own() -> None:
+    images = torch.full((2_000, 3, 4, 4), 100.0)
+    factors = RandomIntensity(0.05)(images, torch.Generator().manual_seed(0)) / 100
+    of_images = factors[:, 0, 0, 0]
+    assert torch.equal(factors, of_images[:, None, None, None].expand_as(factors))
+    assert of_images.min() == pytest.approx(0.9)
+    assert of_images.max() == pytest.approx(1.1)
+    # The deviation of a standard normal number that is clipped to two deviations is 0.9595.
+    assert of_images.std().item() == pytest.approx(0.05 * 0.9595, rel=0.05)
+    assert of_images.mean().item() == pytest.approx(1, abs=0.005)
+
+
+def test_intensity_keeps_whole_numbers_within_the_range_of_their_dtype() -> None:
+    bright = torch.full((500, 2, 2), 250, dtype=torch.uint8)
+    changed = RandomIntensity(0.05)(bright, torch.Generator().manual_seed(1))
+    assert changed.dtype == torch.uint8
+    assert changed.max() == 255
+    assert changed.min() == 225
 
 
 def differences(plain: Any, changed: Any, key: str, time_first: bool) -> list[list[float]]:
@@ -204,7 +274,7 @@ def test_shifted_images_keep_their_dtype_and_the_config_contains_the_shift() -> 
     again = storages.PERBuffer.create_factory(size=100, alpha=0.6, transforms={OBS: storages.RandomShift(pixels=2)})
     assert storage == again
     shown = storage.config["hyper_parameters"]["transforms"][OBS]
-    assert shown == {"name": "RandomShift", "hyper_parameters": {"pixels": 2, "channels_last": False}}
+    assert shown == {"name": "RandomShift", "hyper_parameters": {"pixels": 2, "channels_last": False, "by_step": False}}
     made = storage("cpu", None, ALGORITHM, environments("frames", 2))
     stream = Stream(2, "frames", False, np.random.default_rng(0))
     for _ in range(20):

@@ -20,7 +20,12 @@ from pytorchrl.agent.actors.encoders import (
     features_of,
     output_size_of,
 )
-from pytorchrl.agent.actors.encoders.convolutions import image_layout
+from pytorchrl.agent.actors.encoders.convolutions import (
+    ImpalaConvolutions,
+    SmallConvolutions,
+    WideImpalaConvolutions,
+    image_layout,
+)
 from pytorchrl.agent.actors.layers.mlp import MLP
 
 IMAGE = spaces.Box(0, 255, (4, 84, 84), np.uint8)
@@ -138,6 +143,9 @@ def test_a_box_observation_without_axes_is_one_number() -> None:
         (SmallCNN, "small_cnn"),
         (ImpalaCNN, "impala_cnn"),
         (NatureConvolutions, "nature_convolutions"),
+        (SmallConvolutions, "small_convolutions"),
+        (ImpalaConvolutions, "impala_convolutions"),
+        (WideImpalaConvolutions, "wide_impala_convolutions"),
         (EmbeddingFeatures, "embedding"),
         (VectorFeatures, "identity"),
         (MLP, "mlp"),
@@ -157,6 +165,29 @@ def test_nature_convolutions_equal_those_of_nature_cnn() -> None:
     assert output_size_of(alone) == 3136
     torch.testing.assert_close(torch.relu(whole.linear(alone(image))), whole(image))
     assert described(IMAGE, "nature_convolutions").startswith("NatureConvolutions of 84 x 84 pixels")
+
+
+@pytest.mark.parametrize(
+    ("name", "whole", "maps"),
+    [
+        ("small_convolutions", "small_cnn", (16, 82, 82)),
+        ("impala_convolutions", "impala_cnn", (32, 11, 11)),
+        ("nature_convolutions", "nature_cnn", (64, 7, 7)),
+    ],
+)
+def test_convolutions_alone_have_the_maps_that_a_linear_layer_reads(
+    name: Any, whole: Any, maps: tuple[int, int, int]
+) -> None:
+    alone, network = make_features(IMAGE, name), make_features(IMAGE, whole)
+    assert (alone.maps, network.maps) == (maps, None)
+    assert alone.output_size == network.linear.in_features
+    alone.convolutions.load_state_dict(network.convolutions.state_dict())
+    image = torch.randint(0, 256, (1, *IMAGE.shape), dtype=torch.uint8)
+    torch.testing.assert_close(torch.relu(network.linear(alone(image))), network(image))
+
+
+def test_wide_convolutions_of_impala_have_four_times_the_channels() -> None:
+    assert make_features(spaces.Box(0, 255, (3, 16, 16), np.uint8), "wide_impala_convolutions").maps == (128, 2, 2)
 
 
 def test_a_named_extractor_is_used_for_the_parts_of_a_dict_that_it_fits() -> None:
