@@ -22,9 +22,6 @@ class BBF(SPR):
     It is SPR that acts by the target network, an average of the weights, without noisy layers. The other parts of the
     recipe are parts of a run: the network, and callbacks that reset it, and anneal ``gamma`` and the storage's
     ``n_step`` after each reset.
-
-    Args:
-        epsilon: probability of a random action.
     """
 
     epsilon: UnitIntervalOrSchedule = PiecewiseSchedule(((2_000, 1.0), (4_000, 0.0)), positions="steps")  # type: ignore[assignment,misc]
