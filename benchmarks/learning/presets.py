@@ -28,6 +28,7 @@ from benchmarks.learning import presets_zoo
 from benchmarks.learning.learning_runs import results_of
 from benchmarks.learning.presets_tasks import PRESETS, PresetTask
 from benchmarks.shared.page_texts import paragraphs
+from pytorchrl.commands.composition.described_run import make_callbacks
 from pytorchrl.commands.composition.description import merge_descriptions
 from pytorchrl.commands.composition.parts import RunParts, make_parts
 from pytorchrl.commands.composition.presets import preset_of
@@ -119,8 +120,14 @@ class PresetRun:
         if (self.folder / "checkpoint.pt").exists():
             learner = prl.Learner.resume(self.folder, scheme=scheme)
         else:
+            preset, _ = preset_of(getattr(prl, self.task.algorithm), self.task.env)
             learner = prl.Learner(
-                scheme, parts.steps, self.folder, log_every=max(1, parts.steps // _RECORDS), overwrite=True
+                scheme,
+                parts.steps,
+                self.folder,
+                log_every=max(1, parts.steps // _RECORDS),
+                callbacks=make_callbacks(preset),
+                overwrite=True,
             )
         begun_at, begun = scheme.steps, time.process_time()
         finished = learner.run(checkpoint_every=max(1, parts.steps // _CHECKPOINTS))

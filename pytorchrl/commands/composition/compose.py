@@ -32,7 +32,8 @@ def compose(
 
     Parts are given by name, as on the command line, or as factories. An algorithm given by name or class takes the
     hyper-parameters of the preset for the environment, if there is one (see docs/presets.md), as in `train`; one given
-    as a factory keeps its own, and no preset is used. The scheme's `config` shows what was chosen.
+    as a factory keeps its own, and no preset is used. Callbacks of a preset, such as the resets of BBF for Atari, are a
+    learner's, and not part of the scheme. The scheme's `config` shows what was chosen.
 
     Args:
         algorithm: "DQN", the class, or a factory.
