@@ -1,5 +1,6 @@
 """SPR's losses equal those computed by hand, targets have no gradients, and BBF acts by its target network."""
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -304,6 +305,27 @@ def test_bbfs_target_network_is_sent_to_those_who_collect() -> None:
     with torch.no_grad():
         values = [each.q_target(each.actor.view(obs)).values for each in (algorithm, other)]
     assert torch.equal(*values)
+
+
+def test_a_saved_policy_of_bbf_acts_by_the_target_network(tmp_path: Path) -> None:
+    scheme = scheme_of(prl.BBF, {}, epsilon=0.2)
+    learner = prl.Learner(scheme, 45, tmp_path / "run")
+    assert learner.run()
+    algorithm: Any = scheme.algorithm
+    perturb(algorithm.q, 4, 0.5)
+    perturb(algorithm.q_target, 5, 0.5)
+    learner.save_checkpoint()
+    generator = np.random.default_rng(0)
+    images = [generator.integers(0, 256, (6, 6, 2), np.uint8) for _ in range(40)]
+    with torch.no_grad():
+        views = [algorithm.actor.view(torch.as_tensor(image)[None]) for image in images]
+        by_target, by_online = (
+            [int(network(view).greedy()) for view in views] for network in (algorithm.q_target, algorithm.q)
+        )
+    policy = prl.load_policy(tmp_path / "run")
+    assert [int(policy(image)) for image in images] == by_target
+    assert by_target != by_online
+    learner.close()
 
 
 def test_bbf_resets_the_head_and_shrinks_the_encoder_and_the_model() -> None:
