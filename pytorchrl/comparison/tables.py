@@ -130,7 +130,7 @@ def _record(comparison: Comparison, result: GroupResult) -> dict[str, object]:
 def figures_of(result: GroupResult) -> dict[str, float]:
     """Return the figures of a result by their names."""
     iqm = result.iqm
-    names = ("mean", "median", "final", "last_ten", "best", "steps", "seconds")
+    names = ("mean", "std", "median", "final", "last_ten", "best", "steps", "seconds")
     return {"iqm": iqm.value, "iqm_low": iqm.low, "iqm_high": iqm.high} | {
         name: getattr(result, name) for name in names
     }
@@ -179,7 +179,7 @@ def shown_interval(estimate: Estimate) -> str:
 
 def _results(title: str, results: Sequence[GroupResult], score: ScoreName) -> Table:
     of = "final" if score == "final" else "last ten"
-    columns = ["group", "seeds", f"{of} IQM", "95% interval", "mean", "median"]
+    columns = ["group", "seeds", f"{of} IQM", "95% interval", "mean", "std", "median"]
     # The best score is biased, and never shown without final and last ten.
     columns += [*(["final"] if score != "final" else []), *(["last ten"] if score == "final" else []), "best"]
     return Table(title, [*columns, "steps", "seconds"], list(_rows(results, score)))
@@ -192,7 +192,7 @@ def _rows(results: Sequence[GroupResult], score: ScoreName) -> Iterator[list[str
             result.seeds,
             shown(result.iqm.value),
             shown_interval(result.iqm),
-            *map(shown, (result.mean, result.median)),
+            *map(shown, (result.mean, result.std, result.median)),
             *map(shown, (result.last_ten if score == "final" else result.final, result.best)),
             f"{result.steps:,.0f}",
             "" if math.isnan(result.seconds) else f"{result.seconds:,.0f}",

@@ -36,6 +36,8 @@ def test_statistics_of_groups_equal_those_computed_by_hand(tmp_path: Path) -> No
     assert (dqn.name, dqn.environment, dqn.seeds) == ("DQN", "CartPole-v1", "4")
     # The interquartile mean of four values leaves out the smallest and the largest.
     assert (dqn.iqm.value, dqn.mean, dqn.median) == (25.0, 37.5, 25.0)
+    # Of returns of 10, 20, 30 and 90.
+    assert dqn.std == pytest.approx((3_875 / 3) ** 0.5)
     assert (dqn.final, dqn.best) == (37.5, 100.0)
     # Nine returns of 5, and the final one.
     assert dqn.last_ten == pytest.approx((9 * 5 + 37.5) / 10)
@@ -56,7 +58,9 @@ def test_the_last_ten_evaluations_can_be_the_score_beside_other_scores(tmp_path:
     dqn = comparison.results[0]
     assert dqn.iqm.value == pytest.approx(((45 + 20) / 10 + (45 + 30) / 10) / 2)
     text = as_markdown(comparison)
-    assert "| group | seeds | last ten IQM | 95% interval | mean | median | final | best | steps | seconds |" in text
+    assert (
+        "| group | seeds | last ten IQM | 95% interval | mean | std | median | final | best | steps | seconds |" in text
+    )
     assert "Probability of improvement over PPO" in text
     assert "last ten" in as_markdown(prl.compare_runs([tmp_path]))
 
@@ -281,7 +285,7 @@ def test_a_latex_table_has_rules_of_booktabs_and_escaped_names(tmp_path: Path) -
     rows = [line.strip() for line in text.splitlines() if line.endswith("\\\\")]
     assert rows[1].startswith("50\\% \\& a\\_b & 1 & ")
     assert rows[2].startswith("{}[other] & 1 & ")
-    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows[:3]} == {9}
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows[:3]} == {10}
 
 
 def test_settings_that_differ_and_that_no_name_tells_are_noted(tmp_path: Path) -> None:
