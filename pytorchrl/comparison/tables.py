@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import ScoreName
 from pytorchrl.logging.bootstrap import Estimate
+from pytorchrl.logging.groups import shown_environment
 from pytorchrl.logging.tables.evaluation_table import csv_of
 from pytorchrl.terminal import TextConsole, on_one_line
 
@@ -154,7 +155,7 @@ def tables_of(comparison: Comparison) -> list[Table]:
     """Return the results of each environment, those of all, and the probabilities of improvement."""
     several = len(comparison.environments) > 1
     tables = [
-        _results(f"Scores in {env}" if env else "Scores", comparison.of(env), comparison.score)
+        _results(f"Scores in {shown_environment(env)}" if env else "Scores", comparison.of(env), comparison.score)
         for env in comparison.environments
     ]
     if several and comparison.overall:

@@ -5,11 +5,13 @@ import io
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pytorchrl as prl
+from pytorchrl.comparison import pictures
 from pytorchrl.comparison.latex import as_latex
 from pytorchrl.comparison.pictures import performance_profile, thresholds
 from pytorchrl.comparison.references import reference_of
@@ -342,6 +344,22 @@ def test_pictures_are_drawn_for_one_environment_and_for_several(tmp_path: Path, 
     assert prl.draw_profile(comparison, tmp_path / "profile.svg").read_bytes().startswith(b"<?xml")
     with pytest.raises(ValueError, match=r"its name must end in \.png, \.svg, \.pdf or \.csv"):
         prl.draw_profile(comparison, tmp_path / "profile.jpg")
+
+
+def test_a_profile_of_several_environments_counts_the_runs_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.text import Text
+
+    drawn: list[Any] = []
+    monkeypatch.setattr(pictures, "save_figure", lambda figure, output: drawn.append(figure) or output)
+    two_groups(tmp_path / "runs", "A-v0")
+    prl.draw_profile(prl.compare_runs([tmp_path / "runs"]), tmp_path / "profile.svg")
+    two_groups(tmp_path / "runs", "B-v0")
+    prl.draw_profile(prl.compare_runs([tmp_path / "runs"]), tmp_path / "profile.svg")
+    one, several = (" ".join(text.get_text() for text in figure.findobj(Text)) for figure in drawn)
+    assert "4 runs, with 95% bootstrap intervals" in one
+    assert "4 runs in each of 2 environments, with 95% bootstrap intervals" in " ".join(several.split())
 
 
 def test_groups_without_a_common_environment_are_not_drawn(tmp_path: Path) -> None:
