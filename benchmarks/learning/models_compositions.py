@@ -5,6 +5,7 @@ from typing import Any
 
 import pytorchrl as prl
 from benchmarks.learning.learning_task import Composition, Page, Task
+from benchmarks.learning.values_compositions import cartpole
 from pytorchrl.agent.algorithms.off_policy import Preset
 from storages.component.factory import Factory
 from storages.storage import Storage
@@ -43,20 +44,6 @@ def _composition(
 
 def _replay(**settings: Any) -> Factory[Storage]:
     return prl.ReplayBuffer.create_factory(size=_CARTPOLE_STEPS, **settings)
-
-
-def _dqn() -> Composition:
-    return _composition(
-        prl.DQN,
-        {"hidden_sizes": (64, 64)},
-        _replay(),
-        lr=1e-3,
-        gamma=_GAMMA,
-        start_steps=_START_STEPS,
-        update_every=1,
-        mini_batch_size=64,
-        epsilon=prl.LinearSchedule(1.0, 0.05, 0.2),
-    )
 
 
 def _sac() -> Composition:
@@ -111,9 +98,9 @@ MODELS = Page(
             seeds=_SEEDS,
             episodes=20,
             summary="median",
-            compositions={"DreamerV3": _dreamer(), "DQN": _dqn()},
+            compositions={"DreamerV3": _dreamer(), "DQN": cartpole(prl.DQN, buffer_size=_CARTPOLE_STEPS)},
             threshold=400.0,
-            settings="`DQN` has two layers of 64 units, and learns from 64 transitions after every step.",
+            settings="`DQN` has the settings of [values.md](values.md).",
         ),
         "pendulum": Task(
             env="Pendulum-v1",
