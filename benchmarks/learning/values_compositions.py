@@ -124,22 +124,6 @@ def preset(
     return Composition(compose, num_envs, callbacks=callbacks)
 
 
-def resets_of_bbf(every: int, start_steps: int = 1_000) -> list[prl.Callback]:
-    """Return the resets of BBF, with the annealing after each, where there is an update after each step.
-
-    Args:
-        every: updates, and steps, between resets; annealing takes a quarter of them.
-        start_steps: steps before the first update.
-    """
-    n_step = prl.ExponentialSchedule(10, 3, fraction=0.25)
-    gamma = prl.ExponentialSchedule(0.97, 0.99, fraction=0.25, below_one=True)
-    return [
-        prl.ResetNetworks(every, last_layers={"q": 1, "transition": 0}, keep=0.5),
-        prl.SetHyperParameter("storage", "n_step", prl.RepeatedSchedule(n_step, every, start_steps)),
-        prl.SetHyperParameter("algorithm", "gamma", prl.RepeatedSchedule(gamma, every, start_steps)),
-    ]
-
-
 def pendulum(algorithm: type[prl.OffPolicyAlgorithm], **settings: Any) -> Composition:
     """Return an algorithm for continuous actions."""
 
@@ -236,39 +220,6 @@ PENDULUM_WORDS = (
     "second."
 )
 
-EFFICIENT_CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
-    "Rainbow": preset(prl.Rainbow.small, update_every=1),
-    "SPR": preset(prl.SPR.small),
-    "BBF": preset(prl.BBF.small, callbacks=lambda: resets_of_bbf(3_000)),
-}
-EFFICIENT_CARTPOLE_WORDS = (
-    "The presets `small()`, with an update on 64 rows after each step: `SPR` is `Rainbow` that also predicts its own "
-    "representations of the next 5 steps, `BBF` also resets its networks after every 3,000 updates."
-)
-_EFFICIENT_BREAKOUT: dict[str, Any] = {"update_every": 1, "mini_batch_size": 32, "v_max": 20.0}
-
-
-def _convolutions(noisy: bool) -> prl.Factory[prl.Actor]:
-    return prl.OffPolicyActor.create_factory(
-        hidden_sizes=(), feature_extractor="small_convolutions", dueling=True, dueling_size=128, noisy=noisy
-    )
-
-
-EFFICIENT_BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
-    "Rainbow": preset(prl.Rainbow.small, actor_factory=_convolutions(noisy=True), **_EFFICIENT_BREAKOUT),
-    "SPR": preset(prl.SPR.small, actor_factory=_convolutions(noisy=True), **_EFFICIENT_BREAKOUT),
-    "BBF": preset(
-        prl.BBF.small,
-        actor_factory=_convolutions(noisy=False),
-        callbacks=lambda: resets_of_bbf(10_000),
-        **_EFFICIENT_BREAKOUT,
-    ),
-}
-EFFICIENT_BREAKOUT_WORDS = (
-    "The presets `small()` for returns from 0 to 20, with one convolution of 16 filters, two streams of 128 units, and "
-    "an update on 32 rows after each step; `BBF` resets its networks after every 10,000 updates."
-)
-
 BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
     "DQN": breakout(prl.DQN, double=False),
     "double DQN": breakout(prl.DQN, double=True),
@@ -300,17 +251,6 @@ VALUES = Page(
             threshold=450.0,
             settings=CARTPOLE_WORDS,
         ),
-        "cartpole-efficient": Task(
-            env="CartPole-v1",
-            target_steps=10_000,
-            seeds=(1, 2, 3),
-            episodes=20,
-            summary="median",
-            compositions=EFFICIENT_CARTPOLE_COMPOSITIONS,
-            settings=EFFICIENT_CARTPOLE_WORDS,
-            about="10,000 steps",
-            on_request=True,
-        ),
         "pendulum": Task(
             env="Pendulum-v1",
             target_steps=20_000,
@@ -334,19 +274,6 @@ VALUES = Page(
             settings=BREAKOUT_WORDS,
             env_kwargs={"max_episode_steps": 5_000},  # for greedy policies that never lose
             package="minatar",
-        ),
-        "breakout-efficient": Task(
-            env="pytorchrl/MinAtar-Breakout-v0",
-            target_steps=30_000,
-            seeds=(1, 2),
-            episodes=100,
-            summary="mean",
-            compositions=EFFICIENT_BREAKOUT_COMPOSITIONS,
-            settings=EFFICIENT_BREAKOUT_WORDS,
-            env_kwargs={"max_episode_steps": 5_000},
-            package="minatar",
-            about="30,000 steps",
-            on_request=True,
         ),
     },
 )
