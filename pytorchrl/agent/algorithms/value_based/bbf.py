@@ -66,9 +66,9 @@ class BBF(SPR):
 
     @classmethod
     def small(cls, capacity: int = 100_000, num_envs: int = 1) -> Preset:
-        """The settings of :meth:`SPR.small` without noisy layers, and the target network of :meth:`paper`."""
+        """The settings of :meth:`SPR.small` without noisy layers, and target network and optimiser of :meth:`paper`."""
         of_spr = super().small(capacity, num_envs)
-        changed = of_spr["algo_factory"].hyper_parameters | {"polyak": 0.995, "optimizer": cls.optimizer}
+        changed = of_spr["algo_factory"].hyper_parameters | {"gamma": 0.99, "polyak": 0.995, "optimizer": cls.optimizer}
         return Preset(
             algo_factory=make_factory(cls, (), changed),
             actor_factory=OffPolicyActor.create_factory(hidden_sizes=(128,), dueling=True),

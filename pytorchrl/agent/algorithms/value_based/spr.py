@@ -79,7 +79,7 @@ class SPR(Rainbow):
         return SelfPredictiveHead(super().head())
 
     def losses(self, rows: Rows) -> Losses:
-        """Return Rainbow's loss of the first steps, plus that of the predictions (equation 4)."""
+        """Return Rainbow's loss of the first steps, plus that of the predictions (section 2.2)."""
         window = FirstSteps(rows, self.horizon + 1)
         first = self.read(window.transitions())
         of_values = super().losses(first)
@@ -119,7 +119,7 @@ class SPR(Rainbow):
 
     @classmethod
     def paper(cls, capacity: int = 100_000, num_envs: int = 1) -> Preset:
-        """The paper's table 3, for Atari with clipped rewards and stacks of 4 frames, and 100,000 transitions.
+        """The paper's settings with data augmentation, for Atari with clipped rewards and stacks of 4 frames, and 100,000 transitions.
 
         Args:
             capacity: transitions that the storage keeps.
@@ -135,7 +135,7 @@ class SPR(Rainbow):
 
     @classmethod
     def small(cls, capacity: int = 100_000, num_envs: int = 1) -> Preset:
-        """For small observations, returns from 0 to 100, and about 10,000 transitions; arguments as of :meth:`paper`.
+        """For small observations, returns from 0 to 100, and about 20,000 transitions; arguments as of :meth:`paper`.
 
         The settings of :meth:`Rainbow.small`, with an update after each transition, and without data augmentation.
         """
@@ -166,7 +166,7 @@ def replay_of_sequences(size: int, n_step: int, transforms: Mapping[str, Any] | 
 
 
 def in_unit_range(latent: Tensor) -> Tensor:
-    """Scale each row of representations (N, size) to [0, 1] (appendix of the paper, after MuZero)."""
+    """Scale each row of representations (N, size) to [0, 1], as MuZero does."""
     low, high = latent.amin(1, keepdim=True), latent.amax(1, keepdim=True)
     return (latent - low) / (high - low + 1e-5)
 
@@ -209,7 +209,7 @@ class _SelfPredictiveValues(nn.Module):
 
 
 class TransitionModel(nn.Module):
-    """From representations and actions to the next representations, by two layers (section 2.2).
+    """From representations and actions to the next representations, by two layers (section 2.3).
 
     There is no batch normalisation, as in the authors' later code (that of arXiv 2305.19452).
 
