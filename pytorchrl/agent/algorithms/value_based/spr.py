@@ -119,7 +119,7 @@ class SPR(Rainbow):
 
     @classmethod
     def paper(cls, capacity: int = 100_000, num_envs: int = 1) -> Preset:
-        """The paper's settings for Atari with clipped rewards, stacks of 4 frames, augmentation and 100,000 transitions.
+        """The paper's settings for Atari with clipped rewards, stacks of 4 frames, augmentation and 100,000 steps.
 
         Args:
             capacity: transitions that the storage keeps.
