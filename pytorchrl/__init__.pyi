@@ -41,6 +41,7 @@ from pytorchrl.agent.algorithms import (
     DiscreteCQL as DiscreteCQL,
     DoublePAL as DoublePAL,
     DreamerV3 as DreamerV3,
+    DrQV2 as DrQV2,
     DroQ as DroQ,
     EDAC as EDAC,
     EveryEpisodes as EveryEpisodes,
@@ -114,7 +115,9 @@ from pytorchrl.agent.envs import (
     InvalidEnvironmentError as InvalidEnvironmentError,
     JoinActions as JoinActions,
     ObserveActionMask as ObserveActionMask,
+    ObservePixels as ObservePixels,
     RandomizeAction as RandomizeAction,
+    RepeatAction as RepeatAction,
     RoundAction as RoundAction,
     ScaleReward as ScaleReward,
     SelectObservation as SelectObservation,
@@ -124,6 +127,7 @@ from pytorchrl.agent.envs import (
     VecEnv as VecEnv,
     VecStep as VecStep,
     atari_envs as atari_envs,
+    pixel_envs as pixel_envs,
 )
 from pytorchrl.agent.explorers import (
     ApeXEpsilonGreedy as ApeXEpsilonGreedy,

@@ -58,10 +58,10 @@ class RandomShift(Setting):
             down, right = torch.randint(most + 1, (2, len(images)), generator=generator, device=device)
             return self._cropped(images, down, right, 0).reshape(images.shape)
         shifts = torch.rand((2, len(images)), generator=generator, device=device) * most
-        whole = shifts.floor()
-        below, beside = (shifts - whole).view(2, -1, 1, 1, 1)
+        down, right = shifts.long()
+        below, beside = (shifts - shifts.floor()).view(2, -1, 1, 1, 1)
         # One more pixel each way, with which the last one is interpolated.
-        cropped = self._cropped(images, *whole.long(), 1)
+        cropped = self._cropped(images, down, right, 1)
         cropped = cropped if cropped.is_floating_point() else cropped.float()
         cropped = torch.lerp(cropped[:, :, :-1], cropped[:, :, 1:], below.to(cropped.dtype))
         shifted = torch.lerp(cropped[..., :-1], cropped[..., 1:], beside.to(cropped.dtype))

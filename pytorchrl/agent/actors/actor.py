@@ -88,9 +88,9 @@ class Actor(Component, nn.Module):
         memory_layers: number of recurrent layers, each of the features of the one before; 1 where ``memory`` lists
             them.
         feature_extractor: "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "nature_convolutions" (without the
-            fully connected layer, which ``hidden_sizes`` or dueling streams replace), "embedding", "identity", or a
-            module class or function of the observation space; "auto" takes a CNN for images, the small one where they
-            are too small for Nature's, and one-hot or flattened vectors for all else.
+            fully connected layer, which ``hidden_sizes`` or dueling streams replace), "drq_convolutions" (likewise),
+            "embedding", "identity", or a module class or function of the observation space; "auto" takes a CNN for
+            images, the small one where they are too small for Nature's, and one-hot or flattened vectors for all else.
         normalize_observations: subtract the running mean of the observations collected so far, divide by their standard
             deviation, and clip to [-10, 10]. All copies of the environment, evaluation and target networks share these
             statistics, which are saved with the weights. Without environments, they are those of the data set.
@@ -293,6 +293,21 @@ class Actor(Component, nn.Module):
                 action_mask=self.mask,
             )
             return self._named(name, Network(body, head.build(body.output_size, self)))
+
+    def make_encoder(self, name: str) -> Network:
+        """Make and register the feature extractor alone, for networks of ``vectors`` that share its features.
+
+        ``latents = encoder(rows.now)`` is (N, features), computed once for all networks that take
+        ``Observations(latents)``; ``latents.detach()`` leaves the encoder to the losses of others. It has no memory.
+
+        Args:
+            name: of the network, in the actor's state dict.
+
+        Raises:
+            ValueError: a network of this name exists already.
+        """
+        with settings_of_network(self, name):
+            return self._named(name, Network(self._body(()), nn.Identity()))
 
     def make_body(self, name: str, normalization: nn.Module) -> Body:
         """Make and register the layers from observations to features, without memory and head.

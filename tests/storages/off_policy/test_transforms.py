@@ -252,7 +252,10 @@ def test_shifted_images_keep_their_dtype_and_the_config_contains_the_shift() -> 
     again = storages.PERBuffer.create_factory(size=100, alpha=0.6, transforms={OBS: storages.RandomShift(pixels=2)})
     assert storage == again
     shown = storage.config["hyper_parameters"]["transforms"][OBS]
-    assert shown == {"name": "RandomShift", "hyper_parameters": {"pixels": 2, "channels_last": False, "interpolate": False}}
+    assert shown == {
+        "name": "RandomShift",
+        "hyper_parameters": {"pixels": 2, "channels_last": False, "interpolate": False},
+    }
     made = storage("cpu", None, ALGORITHM, environments("frames", 2))
     stream = Stream(2, "frames", False, np.random.default_rng(0))
     for _ in range(20):

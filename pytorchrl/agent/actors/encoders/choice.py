@@ -10,6 +10,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.encoders.convolutions import (
+    DrQConvolutions,
     ImpalaCNN,
     NatureCNN,
     NatureConvolutions,
@@ -30,16 +31,25 @@ from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.envs.spaces import Flat, UnsupportedSpaceError, choices_of
 
 ExtractorName: TypeAlias = Literal[
-    "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "nature_convolutions", "identity", "embedding"
+    "auto",
+    "mlp",
+    "nature_cnn",
+    "small_cnn",
+    "impala_cnn",
+    "nature_convolutions",
+    "drq_convolutions",
+    "identity",
+    "embedding",
 ]
 ExtractorKind: TypeAlias = ExtractorName | UserExtractor
 """A name, the class of ours that it stands for, or a user's own extractor."""
 
-_CNNS: Mapping[ExtractorName, type[NatureConvolutions | SmallCNN | ImpalaCNN]] = {
+_CNNS: Mapping[ExtractorName, type[NatureConvolutions | SmallCNN | ImpalaCNN | DrQConvolutions]] = {
     "nature_cnn": NatureCNN,
     "small_cnn": SmallCNN,
     "impala_cnn": ImpalaCNN,
     "nature_convolutions": NatureConvolutions,
+    "drq_convolutions": DrQConvolutions,
 }
 _NAMES: Mapping[Any, ExtractorName] = {
     MLP: "mlp",
