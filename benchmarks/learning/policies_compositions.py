@@ -186,15 +186,14 @@ def _pixels(
     algorithm: type[prl.DDPG] = prl.DrQV2, extractor: str = "nature_convolutions", shift: int = 2, **settings: Any
 ) -> Composition:
     """Return an algorithm that learns Pendulum from images, with the settings of the preset of DrQ-v2."""
-    rate = prl.LinearSchedule(1e-3, 1e-4)
     shared: dict[str, Any] = {
-        "lr_pi": rate,
-        "lr_q": rate,
+        "lr_pi": 3e-4,
+        "lr_q": 5e-4,
         "gamma": 0.98,
         "polyak": 0.99,
-        "mini_batch_size": 128,
+        "mini_batch_size": 64,
         "start_steps": 1_000,
-        "update_every": 2,
+        "update_every": 1,
         "exploration_noise": prl.LinearSchedule(1.0, 0.1, fraction=0.5),
         "test_every": 0,
     }
@@ -205,7 +204,7 @@ def _pixels(
             actor_factory=make_factory(
                 prl.OffPolicyActor,
                 (),
-                {"hidden_sizes": (256, 256), "initialisation": "orthogonal", "feature_extractor": extractor},
+                {"hidden_sizes": (128, 128), "initialisation": "orthogonal", "feature_extractor": extractor},
             ),
             storage_factory=prl.NStepReplayBuffer.create_factory(size=20_000, n_step=3, transforms=transforms),
         )
@@ -281,12 +280,14 @@ POLICIES = Page(
             threshold=-250.0,
             on_request=True,
             settings=(
-                "Agents see three images of 48 x 48 grey pixels, and repeat each action for two of an episode's 200 "
-                "steps. All have the convolutions of Nature's network, two layers of 256 units, returns of three steps "
-                "and the preset of `DrQV2`: 128 transitions after every two steps, at rates that fall from 0.001 to "
-                "0.0001, a discount factor of 0.98 and noise that falls from 1 to 0.1 in the first half. `TD3` has the "
-                "same shifts of images, and an encoder for each network."
+                "Agents see three images of 40 x 40 grey pixels, and repeat each action for two of an episode's 200 "
+                "steps; rewards are multiplied by 0.1 while they learn. All have the convolutions of Nature's network, "
+                "two layers of 128 units, returns of three steps and the preset of `DrQV2`: 64 transitions after every "
+                "step, at rates of 0.0003 for policies and 0.0005 for critics, a discount factor of 0.98, targets that "
+                "keep 99% and noise that falls from 1 to 0.1 in the first half. `TD3` has the same shifts of images, "
+                "and an encoder for each network."
             ),
+            wrappers=(("ScaleReward", {"factor": 0.1}),),
         ),
         "pendulum-few": Task(
             env="Pendulum-v1",

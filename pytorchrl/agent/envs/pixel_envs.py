@@ -52,7 +52,7 @@ def pixel_envs(
 
 
 def pixel_pendulum(
-    size: int = 48, grayscale: bool = True, action_repeat: int = 2, frame_stack: int = 3, **arguments: Any
+    size: int = 40, grayscale: bool = True, action_repeat: int = 2, frame_stack: int = 3, **arguments: Any
 ) -> gym.Env[Any, Any]:
     """Make Pendulum, of which only the last few images are observed; arguments as of `pixel_envs`."""
     arguments["render_mode"] = "rgb_array"

@@ -135,16 +135,17 @@ class DrQV2(DDPG):
 
     @classmethod
     def small(cls, capacity: int = 50_000, num_envs: int = 1) -> Preset:
-        """For ``prl.pixel_envs`` of 48 x 48 pixels and about 20,000 transitions on a CPU; arguments as of `paper`."""
-        actor = {"hidden_sizes": (256, 256), "feature_extractor": "nature_convolutions"}
+        """For 40 x 40 pixels, rewards up to about 1, and 15,000 transitions on a CPU; arguments as of :meth:`paper`."""
+        actor = {"hidden_sizes": (128, 128), "feature_extractor": "nature_convolutions"}
         return _preset(cls, _SMALL, actor, 2, capacity, num_envs)
 
 
 _SMALL: Mapping[str, Any] = {
-    "lr_pi": 1e-3,
-    "lr_q": 1e-3,
-    "mini_batch_size": 128,
+    "lr_pi": 3e-4,
+    "lr_q": 5e-4,
+    "mini_batch_size": 64,
     "start_steps": 1_000,
+    "update_every": 1,
     "exploration_noise": LinearSchedule(1.0, 0.1, fraction=0.5),
 }
 
