@@ -88,6 +88,9 @@ ALGORITHM_METHODS: Mapping[str, str] = {
     **_all("replay_buffer rollout_buffer memory", "scheme.storage is the storage of the scheme that has both"),
     **_all("collect_rollouts collect", "the scheme collects: learner.step() collects until an update is due"),
     **_all("training framework resources", "hyper-parameters are arguments of create_factory, device is one of Scheme"),
+    **_all("networks modules models", 'algorithm.actor.networks has the networks by name, such as networks["policy"]'),
+    **_all("parameters named_parameters", "algorithm.actor.named_parameters() are those of its networks"),
+    **_all("groups param_groups parameter_groups", "training.groups of the algorithm has the parameter groups by name"),
 }
 """Of algorithms and of their factories."""
 ACTOR_METHODS: Mapping[str, str] = {
