@@ -126,7 +126,7 @@ def test_optimisers_of_groups_that_there_are_not_are_refused() -> None:
 
 def test_networks_and_groups_of_other_names_are_answered_with_the_known_ones() -> None:
     algorithm = made(prl.SAC, continuous())
-    with pytest.raises(KeyError, match=r"actor.networks: unknown network 'polcy'; did you mean 'policy'\? There are"):
+    with pytest.raises(KeyError, match=r"actor.networks: unknown network 'polcy'; did you mean 'policy'\?"):
         algorithm.actor.networks["polcy"]
     with pytest.raises(KeyError, match=r"training.groups: unknown parameter group 'alpha'; there are policy, critics, "):
         algorithm.training.groups["alpha"]
