@@ -63,7 +63,7 @@ def test_an_insertion_takes_few_calls(kind: type[Storage], given: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "most"), [(ReplayBuffer, {}, 15), (PERBuffer, {"n_step": 3, "alpha": 0.6, "beta": 0.4}, 25)]
+    ("kind", "given", "most"), [(ReplayBuffer, {}, 16), (PERBuffer, {"n_step": 3, "alpha": 0.6, "beta": 0.4}, 25)]
 )
 def test_a_batch_takes_few_calls(kind: type[Storage], given: dict[str, Any], most: int) -> None:
     storage, _ = made(kind, **given)

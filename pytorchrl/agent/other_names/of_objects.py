@@ -59,6 +59,10 @@ POLICY_METHODS: Mapping[str, str] = {
         "compute_actions choose_action batch_act",
         "action = policy(observation) is the action, policy(observation, deterministic=False) one that explores",
     ),
+    **_all(
+        "log_prob log_probs evaluate_actions get_distribution probabilities action_probability",
+        "policy.log_probability(observation, action) is its logarithm",
+    ),
     **_all("load from_checkpoint restore", "prl.load_policy(path) loads a policy"),
     **_all("save", "policies are saved by runs: learner.save_policy(path), or policy.export(path) for other programs"),
     **_all("learn train fit run", "prl.Learner.resume(log_dir, target_steps=200_000).run() trains the run further"),

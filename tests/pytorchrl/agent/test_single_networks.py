@@ -128,7 +128,9 @@ def test_networks_and_groups_of_other_names_are_answered_with_the_known_ones() -
     algorithm = made(prl.SAC, continuous())
     with pytest.raises(KeyError, match=r"actor.networks: unknown network 'polcy'; did you mean 'policy'\?"):
         algorithm.actor.networks["polcy"]
-    with pytest.raises(KeyError, match=r"training.groups: unknown parameter group 'alpha'; there are policy, critics, "):
+    with pytest.raises(
+        KeyError, match=r"training.groups: unknown parameter group 'alpha'; there are policy, critics, "
+    ):
         algorithm.training.groups["alpha"]
     with pytest.raises(AttributeError, match=r"algorithm.actor.networks has the networks by name"):
         algorithm.networks["policy"]
