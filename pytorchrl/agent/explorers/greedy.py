@@ -59,7 +59,7 @@ class EpsilonGreedy(Explorer):
         return exploration.at(self.epsilon)
 
     def log_prob(self, output: Any, action: Tensor, exploration: Exploration) -> Tensor:
-        """(E, 1), of discrete actions: epsilon over the number of those allowed, plus 1 - epsilon for the greedy one."""
+        """(E, 1), of discrete actions: epsilon over the number allowed, and 1 - epsilon for the greedy one."""
         self.check_output(output)
         if not has_attribute(output, "values"):
             return super().log_prob(output, action, exploration)
@@ -69,7 +69,8 @@ class EpsilonGreedy(Explorer):
         if allowed is not None:
             flags = allowed().flags.double()
             uniform = flags.gather(1, action) / flags.sum(1, keepdim=True)
-        return (epsilon * uniform + (1 - epsilon) * (action == output.greedy())).log()
+        probability: Tensor = epsilon * uniform + (1 - epsilon) * (action == output.greedy())
+        return probability.log()
 
     def check_output(self, output: Any) -> None:
         """Refuse an output that is not action values."""

@@ -118,7 +118,8 @@ class Boltzmann(Explorer):
         temperature = exploration.at(self.temperature)
         if not temperature:
             return super().log_prob(output, action, exploration)
-        return (output.values / temperature).log_softmax(1).gather(1, action)
+        values: Tensor = output.values
+        return (values / temperature).log_softmax(1).gather(1, action)
 
     def check_output(self, output: Any) -> None:
         """Refuse an output without values of discrete actions."""

@@ -132,8 +132,8 @@ class TrainedPolicy(Answering):
         """Return the log probability with which the policy, exploring, chooses an action: its density in a Box.
 
         It is that of ``policy(observation, deterministic=False)``, for logs of the policy: LOGP ("LogProbability") of
-        a data set. A policy with a memory gives it for the observation that it acted on last. An action that was clipped
-        to the bounds has the density at the bound.
+        a data set. A policy with a memory gives it for the observation that it acted on last. An action that was
+        clipped to the bounds has the density at the bound.
 
         Args:
             observation: of one environment, or of E.
@@ -162,8 +162,8 @@ class TrainedPolicy(Answering):
             rhs, done = self._before
             if len(done) != envs:
                 raise ValueError(
-                    f"TrainedPolicy: got observations of {envs} environments, the memory is of {len(done)}; ask for the "
-                    f"probabilities of the observations that the policy acted on last"
+                    f"TrainedPolicy: got observations of {envs} environments, the memory is of {len(done)}; ask "
+                    f"for the probabilities of the observations that the policy acted on last"
                 )
         exploration = Exploration(self.algorithm.codec, envs, device, 0, apart_from_training=True)
         exploration.steps = exploration.target_steps = self.algorithm.target_steps
