@@ -31,8 +31,8 @@ _RETURNS = {"test/return": "test return", "train/return": "training return"}
 class ProgressDisplay:
     """A bar of steps with speed and time left, above the latest metrics. Used as a context manager.
 
-    Where the output is no terminal, a line with steps, test return (or that of training) and its best, speed and time left is printed each
-    minute, and after each tenth of the run.
+    Where the output is no terminal, a line with steps, test return (or that of training) and its best, speed and time
+    left is printed each minute, and after each tenth of the run.
 
     Args:
         target_steps: where the bar ends.
