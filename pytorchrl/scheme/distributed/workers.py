@@ -280,12 +280,12 @@ def why_not_made(error: RayActorError) -> str:
     missing = re.search(r"No module named ['\"]([\w.]+)['\"]", text)
     if missing is None:
         return text
-    module, machine = missing[1], re.search(r"\bip=([\w.:]+)", text)
-    package = module.partition(".")[0]
+    module, address = missing[1], re.search(r"\bip=([\w.:]+)", text)
+    machine, package = f" on machine {address[1]}" if address else "", module.partition(".")[0]
     return (
-        f"its process{f' on machine {machine[1]}' if machine else ''} cannot import the module {module!r}. Install it "
-        f"on all machines, or put its folder on PYTHONPATH there, before `ray start`; or send it: import ray, {package};"
-        f' ray.init(address="auto", runtime_env={{"py_modules": [{package}]}}) before the scheme is made'
+        f"its process{machine} cannot import the module {module!r}. Install it on all machines, or put its folder on "
+        f"PYTHONPATH there, before `ray start`; or send it, before the scheme is made: import ray, {package}; "
+        f'ray.init(address="auto", runtime_env={{"py_modules": [{package}]}})'
     )
 
 

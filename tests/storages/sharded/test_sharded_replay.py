@@ -343,7 +343,9 @@ def test_storages_that_cannot_be_sharded_are_refused(factory: Any, message: str)
 
 def test_persistent_episodic_buffers_cannot_be_sharded(tmp_path: Path) -> None:
     factory = PersistentEpisodicBuffer.create_factory(size=8, directory=tmp_path)
-    with pytest.raises(ValueError, match="use PERBuffer with directory=, of which each shard holds its share in memory"):
+    with pytest.raises(
+        ValueError, match="use PERBuffer with directory=, of which each shard holds its share in memory"
+    ):
         ReplayShard(maker(factory))
 
 
