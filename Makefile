@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-lowest test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-sbx bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-strategies learning-bodies learning-short learning-imitation learning-offline learning-online learning-collectors presets docs release format clean
+.PHONY: train test test-lowest test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-sbx bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-strategies learning-bodies learning-models learning-short learning-imitation learning-offline learning-online learning-collectors presets docs release format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -82,6 +82,9 @@ learning-strategies: $(ENV) .venv/.installed-bench  ## docs/replay-strategies.md
 
 learning-bodies: $(ENV) .venv/.installed-bench  ## docs/bodies.md: what residual networks change; continues where it was stopped
 	$(BIN)/python benchmarks/learning/learning_page.py bodies $(BENCH)
+
+learning-models: $(ENV)  ## docs/latent-models.md: algorithms with latent models in few steps; continues where it was stopped
+	$(BIN)/python benchmarks/learning/learning_page.py models $(BENCH)
 
 learning-short: $(ENV) .venv/.installed-bench  ## docs/short-runs.md: many short runs beside stable-baselines3; continues where it was stopped
 	$(BIN)/python benchmarks/learning/short_runs.py $(BENCH)

@@ -107,6 +107,8 @@ of INDICES; on the CPU."""
 ERRORS = "Errors"
 """(B, 1), or (T, B, 1) for sequences, (N, 1) for packed episodes, in the ``info`` of an update: the TD error of each
 row, from which priorities are computed."""
+OF_ROWS = frozenset({ERRORS, RHS})
+"""What the ``info`` of an update may hold for each row, beside its metrics."""
 
 FLAGS = frozenset({DONE, DONE2, TRUNC2, SKIPPED})
 SUCCESSORS = {OBS2: OBS, RHS2: RHS}

@@ -58,6 +58,7 @@ PAGE_COMMANDS: dict[str, Callable[..., Any]] = {
     "mujoco": _table_of("mujoco"),
     "strategies": _table_of("replay-strategies"),
     "bodies": _table_of("bodies"),
+    "models": _table_of("latent-models"),
     "imitation": _stages_of(IMITATION),
     "online": _stages_of(ONLINE),
     "collectors": _stages_of(COLLECTORS),

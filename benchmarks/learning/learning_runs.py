@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 import pytorchrl as prl
 from benchmarks.learning.bodies_compositions import BODIES
 from benchmarks.learning.learning_task import Page, Task
+from benchmarks.learning.models_compositions import MODELS
 from benchmarks.learning.mujoco_compositions import MUJOCO
 from benchmarks.learning.policies_compositions import POLICIES
 from benchmarks.learning.strategies_compositions import STRATEGIES_PAGE
@@ -291,6 +292,7 @@ def _steps_of_a_record(run: Run) -> int:
 
 PAGES: Mapping[str, Page] = {
     "bodies": BODIES,
+    "latent-models": MODELS,
     "mujoco": MUJOCO,
     "policy-learning": POLICIES,
     "replay-strategies": STRATEGIES_PAGE,

@@ -17,7 +17,7 @@ from pytorchrl.logging.writers import HistogramWriter, VideoWriter
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.evaluation import means_of_reports
 from pytorchrl.terminal import tell
-from storages.transition import ERRORS
+from storages.transition import OF_ROWS
 
 _TOOLKIT_WRITERS = (TensorBoardWriter, WandbWriter)
 
@@ -163,9 +163,9 @@ class TrainingMetrics:
         self._shaped_returns.extend(shaped_returns)
 
     def add_update(self, info: Mapping[str, Any]) -> None:
-        """Add the metrics of an update, without its per-row errors."""
+        """Add the metrics of an update, without what it holds for each row."""
         for name, value in info.items():
-            if name != ERRORS:
+            if name not in OF_ROWS:
                 self._updates.setdefault(name, []).append(value)
 
     def collect(self) -> dict[str, float]:

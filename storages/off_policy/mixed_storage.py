@@ -12,7 +12,7 @@ from storages.component.setting import Setting
 from storages.core.sampling.update_errors import tensor_of_errors
 from storages.off_policy.mixed_batches import incompatible_fields, join, split, with_constants
 from storages.storage import Storage
-from storages.transition import EPISODE, ERRORS, INDICES, MASK, Batch
+from storages.transition import EPISODE, ERRORS, INDICES, MASK, RHS, Batch
 
 _ROUNDING = 1e-6
 
@@ -144,10 +144,12 @@ class MixedStorage(BatchSource):
             of_rows = next(batch[key] for key in (EPISODE, MASK, INDICES) if key in batch)
             errors = tensor_of_errors(info, tuple(of_rows.shape), _OWNER)
         said = dict(info)
+        # The storages keep the recurrent states of acting.
+        info = {key: value for key, value in info.items() if key != RHS}
         for (name, storage), (part, of_part) in zip(self.storages.items(), split(batch, errors), strict=True):
             of_update = info if of_part is None else {**info, ERRORS: of_part}
             for key, value in storage.after_gradients(part, of_update).items():
-                if key not in info:
+                if key not in said:
                     said[key.replace("storage/", f"storage/{name}/", 1)] = value
         return said
 

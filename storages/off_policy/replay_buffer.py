@@ -25,7 +25,7 @@ from storages.core.sampling.rate_limiter import RateLimit, RateLimiter
 from storages.core.sampling.recency import Recency
 from storages.core.sampling.uniform import DistinctSampler, PassSampler, UniformSampler
 from storages.core.windows.n_step import NSteps
-from storages.core.windows.segments import SequenceWindow, window_of
+from storages.core.windows.segments import SequenceWindow, continued_steps, window_of
 from storages.off_policy.batch_maker import BatchMaker, Draw
 from storages.off_policy.capacity import MemoryBound, RingGrowth
 from storages.persistent.replay.ring_log import RingLog, check_directory
@@ -38,8 +38,10 @@ from storages.transition import (
     ACTPROBS,
     DONE,
     DONE2,
+    EPISODE,
     INDICES,
     IREW,
+    MASK,
     OBS,
     OBS2,
     REW,
@@ -318,7 +320,14 @@ class ReplayBuffer(Storage):
         self.configure()
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Add the batch's mean age in steps and the replay ratio so far to the metrics; update the sampler."""
+        """Add the batch's mean age in steps and the replay ratio so far to the metrics; update the sampler.
+
+        Recurrent states under RHS replace those stored before the steps of sequences and episodes, but for first steps.
+        A storage keeps those of acting where it has a ``directory``, keeps observations on the device, or changes
+        goals.
+        """
+        if RHS in info:
+            self._replace_states(batch, info[RHS])
         indices = batch[INDICES]
         # The host must not wait for a mean that is computed on the device.
         mean = indices.double().mean() if indices.is_cuda else mean_of(indices.numpy(force=True))
@@ -326,6 +335,23 @@ class ReplayBuffer(Storage):
         replayed = self._sampled / max(1, self.inserted)
         metrics = {"storage/row_age": age, "storage/replay_ratio": replayed}
         return {**info, **metrics, **self.sampler.after_update(batch, info)}
+
+    def _replace_states(self, batch: Batch, states: torch.Tensor) -> None:
+        if self.directory is not None or self.keep_on_device or self.relabeler is not None:
+            return
+        if MASK not in batch and EPISODE not in batch:
+            raise ValueError(f"{type(self).__name__}: the {RHS} of an update are states of sequences or episodes only")
+        expected = (*batch[DONE].shape[:-1], *self.ring.layout[(RHS,)].shape)
+        if tuple(states.shape) != expected:
+            raise ValueError(
+                f"{type(self).__name__}: {RHS} of an update must have shape {expected}, one state for each step of the "
+                f"batch, got {tuple(states.shape)}; no state was replaced"
+            )
+        transitions, continues = continued_steps(batch, self.ring.envs)
+        # Others may have been inserted since the batch was drawn.
+        replaced = continues & (transitions >= self.ring.start)
+        self._prefetcher.cancel()
+        self.ring.replace_states(transitions[replaced], states.numpy(force=True)[replaced])
 
     @property
     def mass(self) -> Mass:

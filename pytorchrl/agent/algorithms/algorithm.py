@@ -299,7 +299,7 @@ class Algorithm(Changeable, ABC):
                 self.minimise(later)
                 metrics = {**metrics, **later.metrics}
             self.end_update()
-        return Result(metrics, losses.errors, losses.stop)
+        return Result(metrics, losses.errors, losses.stop, losses.recurrent_states)
 
     def minimise(self, losses: Losses) -> None:
         """Take an optimiser step on each loss, with the gradients of their sum."""
@@ -329,7 +329,7 @@ class Algorithm(Changeable, ABC):
             later.backward()
             gradients |= later.copied_gradients()
             metrics = {**metrics, **later.metrics}
-        return gradients, Result(metrics, losses.errors)
+        return gradients, Result(metrics, losses.errors, False, losses.recurrent_states)
 
     def apply_gradients(self, gradients: Mapping[str, Tensor]) -> None:
         """Take an optimiser step with gradients from this or another process; without gradients, no step."""

@@ -54,6 +54,7 @@ def _compute_compiled(algorithm: Any, losses: Callable[[Rows], LossesT], rows: R
         # They are read after the next update.
         computed.metrics = {name: _copied(value) for name, value in computed.metrics.items()}
         computed.errors = _copied(computed.errors)
+        computed.recurrent_states = _copied(computed.recurrent_states)
     return computed
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 from torch import Tensor
 
 from pytorchrl.agent.algorithms.parameter_group import ParameterGroup
-from storages.transition import ERRORS
+from storages.transition import ERRORS, RHS
 
 Metrics: TypeAlias = dict[str, Any]
 """Metrics to log: floats, or 0-dimensional tensors, which avoid synchronising with the device."""
@@ -37,6 +37,9 @@ class Losses:
     """Error of each row, in the shape of the batch's rewards, for replay priorities; None for no errors."""
     stop: bool = False
     """Skip this update and the rest of the update phase."""
+    recurrent_states: Tensor | None = None
+    """(T, B, hidden), or (N, hidden) of packed episodes: states before the steps of a batch, which replace those
+    stored; None keeps these."""
 
     def backward(self) -> None:
         """Replace the gradients of the groups by those of the sum of their losses."""
@@ -65,8 +68,11 @@ class Result:
     """As in :class:`Losses`."""
     stop: bool = False
     """Skip the rest of the update phase."""
+    recurrent_states: Tensor | None = None
+    """As in :class:`Losses`."""
 
     @property
     def info(self) -> dict[str, Any]:
-        """Metrics, with errors under ``ERRORS``, as storages expect them."""
-        return self.metrics if self.errors is None else {**self.metrics, ERRORS: self.errors}
+        """Metrics, with errors under ``ERRORS`` and recurrent states under ``RHS``, as storages expect them."""
+        info = self.metrics if self.errors is None else {**self.metrics, ERRORS: self.errors}
+        return info if self.recurrent_states is None else {**info, RHS: self.recurrent_states}

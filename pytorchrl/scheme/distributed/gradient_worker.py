@@ -23,7 +23,7 @@ from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.scheme.seeds import OF_WORKERS, PROCESSES, seed_of, seed_of_worker
 from storages.component.factory import Factory
 from storages.storage import Storage
-from storages.transition import ERRORS, Batch
+from storages.transition import OF_ROWS, Batch
 
 Shared = Mapping[str, Mapping[str, Any]]
 """The learner's weights and training state, as :func:`shared_state` returns it."""
@@ -172,7 +172,7 @@ class GradientWorker:
                 if result.stop:
                     break
                 arrays = {name: gradient.cpu().numpy() for name, gradient in gradients.items()}
-                metrics = {name: float(value) for name, value in info.items() if name != ERRORS}
+                metrics = {name: float(value) for name, value in info.items() if name not in OF_ROWS}
                 changes = changed_statistics(before, self._scheme.actor)
                 return Gradients(arrays, metrics, self._worker, run.version, experience, changes)
             self._end_phase()

@@ -14,7 +14,7 @@ from pytorchrl.scheme.overlap.link import Answer, LearnerGoneError, Made, PipeTo
 from pytorchrl.scheme.overlap.shared_arrays import SharedArrays
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.scheme.seeds import TRAIN_ENVS, seed_of
-from storages.transition import ERRORS
+from storages.transition import OF_ROWS
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class HogwildWorker:
             info = main.after_gradients(batch, result.info)
             lag = int(shared.updates.sum()) - self._copied_at
             shared.apply(gradients, self._number)
-            numbers = {name: float(value) for name, value in info.items() if name != ERRORS}
+            numbers = {name: float(value) for name, value in info.items() if name not in OF_ROWS}
             metrics.append({**numbers, "train/policy_lag": float(lag)})
             if result.stop:
                 break

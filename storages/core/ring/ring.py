@@ -28,7 +28,7 @@ from storages.core.ring.validation import (
     checked_replacement,
     depths_of,
 )
-from storages.transition import DONE, DONE2, SKIPPED, TRUNC2, Array, Sample
+from storages.transition import DONE, DONE2, RHS, SKIPPED, TRUNC2, Array, Sample
 
 _FIRST_SIZE = 64
 """Initial capacity, in steps, of a ring that grows."""
@@ -272,6 +272,15 @@ class Ring:
         columns[path].data[rows] = values
         if path not in columns.computed:
             columns.drop_computed()
+
+    def replace_states(self, transitions: NDArray[np.int64], states: Array) -> None:
+        """Replace the recurrent states RHS before live transitions.
+
+        Args:
+            transitions: (N,) int64, their numbers; of one that is given twice, the last state counts.
+            states: (N, hidden), converted to the stored dtype.
+        """
+        self.columns[(RHS,)].data[transitions // self.envs % self.rows, transitions % self.envs] = states
 
     # Reading
 

@@ -17,6 +17,7 @@ from storages.transition import (
     DISCOUNT,
     DONE,
     EPISODE,
+    INDICES,
     LEAD_OUT,
     MASK,
     OBS,
@@ -26,6 +27,7 @@ from storages.transition import (
     UNSORTED_INDICES,
     WINDOW,
     Array,
+    Batch,
 )
 
 
@@ -159,6 +161,29 @@ class SequenceWindow(Window):
             return lengths
         found: NDArray[np.int64] = self.spans(ring, steps.transitions.ravel(), gamma).lengths
         return found
+
+
+def continued_steps(batch: Batch, envs: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the transitions of a batch of sequences or episodes, and which continue the step before in their row.
+
+    Args:
+        batch: padded, or of packed episodes.
+        envs: environments of the ring.
+
+    Returns:
+        Their numbers, and the mask, (T, B), or (N,) of packed episodes; numbers of padding have no meaning.
+    """
+    first, done = batch[INDICES].numpy(force=True)[:, 0], batch[DONE].numpy(force=True)[..., 0] > 0
+    if BATCH_SIZES in batch:
+        sizes = batch[BATCH_SIZES].numpy(force=True)
+        step, width = np.repeat(np.arange(len(sizes)), sizes), int(sizes[0])
+        first = first[batch[EPISODE].numpy(force=True)[:, 0]]
+        continues = ~done
+    else:
+        step, width = np.arange(len(done))[:, None], 1
+        continues = ~done & (batch[MASK].numpy(force=True)[..., 0] > 0)
+    continues[:width] = False
+    return first + step * envs, continues
 
 
 class EpisodeWindow(SequenceWindow):

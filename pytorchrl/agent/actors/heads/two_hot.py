@@ -32,6 +32,10 @@ class TwoHotPrediction:
         mean = two_hot_mean(self.logits, self._bins).unsqueeze(1)
         return symexp(mean) if self._of_logarithms else mean
 
+    def of_rows(self, rows: slice) -> "TwoHotPrediction":
+        """Return the predictions of some of the rows."""
+        return TwoHotPrediction(self.logits[rows], self._bins, of_logarithms=self._of_logarithms)
+
     def code(self, numbers: Tensor) -> Tensor:
         """Return the two-hot codes (N, K) of numbers (N, 1)."""
         return two_hot((symlog(numbers) if self._of_logarithms else numbers)[:, 0], self._bins)

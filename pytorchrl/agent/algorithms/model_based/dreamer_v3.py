@@ -17,7 +17,7 @@ from pytorchrl.agent.algorithms.model_based import imagination
 from pytorchrl.agent.algorithms.model_based.bounded_policies import default_policy, is_bounded_box
 from pytorchrl.agent.algorithms.model_based.latent_states import Latent, random_draw
 from pytorchrl.agent.algorithms.model_based.recurrent_state_space_model import RecurrentStateSpaceModel
-from pytorchrl.agent.algorithms.model_based.replayed_latents import model_losses, replay
+from pytorchrl.agent.algorithms.model_based.replayed_latents import model_losses, replay, replayed_returns
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm, Preset
 from pytorchrl.agent.algorithms.results import Losses, Metrics
@@ -27,7 +27,7 @@ from storages.component.factory import make_factory
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sequence_settings import Sequences
-from storages.transition import MASK
+from storages.transition import DONE, MASK
 
 _RATES = {"lr_model": 1e-3, "lr_pi": 3e-4, "lr_value": 3e-4, "update_every": 8}
 _SMALL: dict[str, Any] = {"num_latents": 8, "num_classes": 8, "gamma": 0.99, "start_steps": 512, "mini_batch_size": 8}
@@ -55,6 +55,10 @@ class DreamerV3(OffPolicyAlgorithm):
         representation_weight: weight of the divergence that trains the posterior.
         free_nats: divergence below which neither is trained by it, in nats.
         target_weight: weight of the cross-entropy of the critic and its own moving average.
+        replay_value_weight: weight of the critic's loss in replayed steps, whose returns are those of received rewards
+            and of sequences imagined from the steps after; 0 for imagined ones alone.
+        refresh_states: whether the recurrent states of replayed steps replace those stored with them, so that later
+            sequences begin with newer ones; only storages in memory take them.
         smallest_scale: of returns, by which advantages are divided: the moving range from the 5th to the 95th
             percentile, if that is larger.
         lr_model: learning rate of the world model.
@@ -82,6 +86,8 @@ class DreamerV3(OffPolicyAlgorithm):
     representation_weight: NonNegative = 0.1
     free_nats: NonNegative = 1.0
     target_weight: NonNegative = 1.0
+    replay_value_weight: NonNegative = 0.3
+    refresh_states: bool = True
     smallest_scale: Positive = 1.0
     lr_model: NonNegativeOrSchedule = 1e-4
     lr_pi: NonNegativeOrSchedule = 3e-5
@@ -131,7 +137,8 @@ class DreamerV3(OffPolicyAlgorithm):
         imagined = imagination.imagine(self.model, starts, self.pi, *settings)
         policy_loss, value_loss, of_behaviour = self.behaviour_losses(imagined, rows)
         of = {self.train_model: model_loss, self.train_pi: policy_loss, self.train_value: value_loss}
-        return Losses(of, metrics | of_behaviour, errors)
+        states = replayed.now.recurrent.detach().view(*rows.batch[DONE].shape[:-1], -1) if self.refresh_states else None
+        return Losses(of, metrics | of_behaviour, errors, recurrent_states=states)
 
     def behaviour_losses(self, imagined: imagination.Imagined, rows: Rows) -> tuple[Tensor, Tensor, Metrics]:
         """Return the losses of policy and critic in sequences imagined from the rows of a batch, and metrics."""
@@ -145,13 +152,19 @@ class DreamerV3(OffPolicyAlgorithm):
             is_real = rows[MASK] > 0 if MASK in rows.batch else None
             scale = self.actor.networks["return_scale"](returns, is_real).clamp_min(self.smallest_scale)
             advantage = ((returns - values[:-1]) / scale).flatten(0, 1)
-            code = critic.code(returns.flatten(0, 1)) + self.target_weight * critic.code(average.mean)
+            of_average = self.target_weight * critic.code(average.mean)
+            code = critic.code(returns.flatten(0, 1)) + of_average
             reached = imagination.probability_of_reaching(imagined.discount)
             weight = (rows.mean_weights * reached / self.horizon).flatten(0, 1)
+            # The first imagined states are those of the replayed steps.
+            replayed, is_known = replayed_returns(rows, returns[0], self.trace_lambda)
+            replayed_code = critic.code(replayed) + of_average[: len(rows)]
         policy: Distribution = self.pi(states)
         log_prob, entropy = policy.evaluate(action)
         policy_loss = -(weight * (log_prob * advantage + self.current(self.entropy_coef) * entropy)).sum()
         value_loss = (weight * critic.loss(code)).sum()
+        replayed_loss = is_known * critic.of_rows(slice(len(rows))).loss(replayed_code)
+        value_loss = value_loss + self.replay_value_weight * rows.mean(replayed_loss)
         metrics = {"policy_loss": policy_loss.detach(), "value_loss": value_loss.detach(), "return_scale": scale}
         metrics |= {"entropy": entropy.detach().mean(), "imagined_return": rows.mean(returns[0])}
         return policy_loss, value_loss, metrics

@@ -129,3 +129,34 @@ def _rows_of(observation: Any, rows: Tensor) -> Any:
     if isinstance(observation, dict):
         return {name: part[rows] for name, part in observation.items()}
     return observation[rows]
+
+
+def replayed_returns(rows: Rows, values: Tensor, trace_lambda: float) -> tuple[Tensor, Tensor]:
+    """Return lambda returns (N, 1) of replayed steps, and 1 where they are known, else 0, (N, 1).
+
+    ``R_t = r_t + d_t ((1 - lambda) v_{t+1} + lambda R_{t+1})`` of received rewards (DreamerV3's paper, "Critic
+    learning"). They are known where an episode ends, or where the next step is in the batch; where the return of that
+    is not known, its value is taken.
+
+    Args:
+        rows: of a batch of sequences or episodes.
+        values: (N, 1), of OBS: the returns of sequences imagined from there.
+        trace_lambda: weight of longer returns.
+    """
+    batch, begins = rows.batch, rows[DONE]
+    sizes = batch[BATCH_SIZES].tolist() if BATCH_SIZES in batch else [batch[DONE].shape[1]] * len(batch[DONE])
+    is_real = (rows.mean_weights > 0).to(begins.dtype)
+    given = (rows.reward, rows.discount, values, is_real * (1 - begins))
+    reward, discount, value, continues = (torch.split(each, sizes) for each in given)
+    # Nothing is known of what comes after the last step of the batch.
+    goes_on = following = next_value = torch.zeros_like(value[-1])
+    returns, is_known = [], []
+    for step in reversed(range(len(sizes))):
+        target = torch.lerp(next_value, following, trace_lambda)
+        returns.append(reward[step] + discount[step] * goes_on * target)
+        is_known.append(torch.maximum(goes_on, (discount[step] == 0).to(goes_on.dtype)))
+        # Of packed episodes, the step before has as many rows or more.
+        room = (0, 0, 0, sizes[max(step - 1, 0)] - sizes[step])
+        best_known = torch.where(is_known[-1] > 0, returns[-1], value[step])
+        following, next_value, goes_on = (F.pad(each, room) for each in (best_known, value[step], continues[step]))
+    return torch.cat(returns[::-1]), torch.cat(is_known[::-1])

@@ -370,10 +370,11 @@ def test_imagined_sequences_follow_policy_and_prior(actions: str, monkeypatch: p
         torch.testing.assert_close(imagined.features[4], latent.features)
 
 
+@pytest.mark.parametrize("sequences", ["within episodes", "across episodes", "packed"])
 @pytest.mark.parametrize("actions", ["discrete", "bounded"])
-def test_losses_of_policy_and_critic_are_the_papers(actions: str) -> None:
+def test_losses_of_policy_and_critic_are_the_papers(actions: str, sequences: str) -> None:
     settings = {"entropy_coef": 0.02, "target_weight": 0.6, "smallest_scale": 1e-3, "trace_lambda": 0.7}
-    algorithm, batch = lesson(SEQUENCES["within episodes"], actions, **settings)
+    algorithm, batch = lesson(SEQUENCES[sequences], actions, replay_value_weight=0.4, **settings)
     rows = algorithm.read(batch)
     start = replayed_latents.replay(algorithm.model, rows, algorithm.generator).now.detach()
     imagined = imagination.imagine(algorithm.model, start, algorithm.pi, 4, 0.9, algorithm.generator)
@@ -389,7 +390,7 @@ def test_losses_of_policy_and_critic_are_the_papers(actions: str) -> None:
     returns[4] = values[4, :, 0]
     for step in (3, 2, 1, 0):
         returns[step] = reward[step] + discount[step] * (0.3 * values[step + 1, :, 0] + 0.7 * returns[step + 1])
-    real = [row for row, is_real in enumerate(batch[MASK].flatten()) if is_real]
+    real = [row_of(batch, position) for row in range(5) for position in _positions(batch, row)]
     low, high = (np.percentile(returns[:4, real], percent) for percent in (5, 95))
     scale = max(1e-3, 0.01 * (high - low))
     expected_policy, expected_value = 0.0, 0.0
@@ -402,9 +403,32 @@ def test_losses_of_policy_and_critic_are_the_papers(actions: str) -> None:
             expected_value += reached * two_hot_cross_entropy(logits[step, row], returns[step, row])
             expected_value += reached * 0.6 * two_hot_cross_entropy(logits[step, row], average[step, row])
             reached *= discount[step, row]
+    expected_replay = 0.0
+    for row, target in replayed_returns_by_hand(batch, returns[0], share=0.7).items():
+        expected_replay += two_hot_cross_entropy(logits[0, row], target)
+        expected_replay += 0.6 * two_hot_cross_entropy(logits[0, row], average[0, row])
     assert float(policy_loss.detach()) == pytest.approx(expected_policy / len(real) / 4, rel=1e-3)
-    assert float(value_loss.detach()) == pytest.approx(expected_value / len(real) / 4, rel=1e-3)
+    expected = expected_value / len(real) / 4 + 0.4 * expected_replay / len(real)
+    assert float(value_loss.detach()) == pytest.approx(expected, rel=1e-3)
     assert float(metrics["return_scale"]) == pytest.approx(scale, rel=1e-4)
+
+
+def replayed_returns_by_hand(batch: dict[str, Any], values: NDArray[Any], share: float) -> dict[int, float]:
+    """Lambda returns of the steps whose successor is in the batch, or which end their episode, by row."""
+    found: dict[int, float] = {}
+    for sequence in range(5):
+        after = None
+        for position in reversed(_positions(batch, sequence)):
+            row, step = row_of(batch, position), _step(batch, position)
+            if float(step[DISCOUNT]) == 0:
+                found[row] = float(step[REW])
+            elif after is not None and not float(batch[DONE][after]):
+                following = row_of(batch, after)
+                next_return = share * found.get(following, values[following]) + (1 - share) * values[following]
+                found[row] = float(step[REW]) + 0.9 * next_return
+            after = position
+    assert len(found) > 5
+    return found
 
 
 def likelihood_by_hand(algorithm: Any, features: Tensor, action: Tensor) -> tuple[float, float]:
