@@ -10,7 +10,7 @@ from threading import Thread
 from pytorchrl.agent.global_generators import seed_process
 from pytorchrl.commands.composition.described_run import DescribedRun, described_run, make_callbacks, make_loggers
 from pytorchrl.commands.composition.parts import RunParts
-from pytorchrl.commands.composition.presets import measured_return
+from pytorchrl.commands.composition.presets import expected_return
 from pytorchrl.commands.shared import STOPPED
 from pytorchrl.comparison import compare_runs
 from pytorchrl.comparison.notes import not_finite
@@ -37,9 +37,11 @@ def train(arguments: Sequence[str]) -> None:
         end_with(described.parent_process)
     if described.preset is not None:
         tell(f"Preset: {described.preset}; --no-preset disables it.")
-        expected = measured_return(described.parts.algorithm.name, described.parts.env_name or "")
+        expected = expected_return(described.parts.algorithm.name, described.parts.env_name or "")
         if expected is not None:
             tell(expected)
+    for notice in described.notices:
+        tell(notice)
     if described.parts.is_preprocessed:
         tell("Preprocessing: the usual one of Atari games (prl.atari_envs); --no-preprocessing leaves frames raw.")
     tell(described.parts)

@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import ScoreName
 from pytorchrl.logging.bootstrap import Estimate
+from pytorchrl.logging.groups import shown_environment
 from pytorchrl.logging.tables.evaluation_table import csv_of
 from pytorchrl.terminal import TextConsole, on_one_line
 
@@ -130,7 +131,7 @@ def _record(comparison: Comparison, result: GroupResult) -> dict[str, object]:
 def figures_of(result: GroupResult) -> dict[str, float]:
     """Return the figures of a result by their names."""
     iqm = result.iqm
-    names = ("mean", "median", "final", "last_ten", "best", "steps", "seconds")
+    names = ("mean", "std", "median", "final", "last_ten", "best", "steps", "seconds")
     return {"iqm": iqm.value, "iqm_low": iqm.low, "iqm_high": iqm.high} | {
         name: getattr(result, name) for name in names
     }
@@ -154,7 +155,7 @@ def tables_of(comparison: Comparison) -> list[Table]:
     """Return the results of each environment, those of all, and the probabilities of improvement."""
     several = len(comparison.environments) > 1
     tables = [
-        _results(f"Scores in {env}" if env else "Scores", comparison.of(env), comparison.score)
+        _results(f"Scores in {shown_environment(env)}" if env else "Scores", comparison.of(env), comparison.score)
         for env in comparison.environments
     ]
     if several and comparison.overall:
@@ -179,7 +180,7 @@ def shown_interval(estimate: Estimate) -> str:
 
 def _results(title: str, results: Sequence[GroupResult], score: ScoreName) -> Table:
     of = "final" if score == "final" else "last ten"
-    columns = ["group", "seeds", f"{of} IQM", "95% interval", "mean", "median"]
+    columns = ["group", "seeds", f"{of} IQM", "95% interval", "mean", "std", "median"]
     # The best score is biased, and never shown without final and last ten.
     columns += [*(["final"] if score != "final" else []), *(["last ten"] if score == "final" else []), "best"]
     return Table(title, [*columns, "steps", "seconds"], list(_rows(results, score)))
@@ -192,7 +193,7 @@ def _rows(results: Sequence[GroupResult], score: ScoreName) -> Iterator[list[str
             result.seeds,
             shown(result.iqm.value),
             shown_interval(result.iqm),
-            *map(shown, (result.mean, result.median)),
+            *map(shown, (result.mean, result.std, result.median)),
             *map(shown, (result.last_ten if score == "final" else result.final, result.best)),
             f"{result.steps:,.0f}",
             "" if math.isnan(result.seconds) else f"{result.seconds:,.0f}",
