@@ -289,7 +289,7 @@ def load_policy(
     path, device = find_policy(path), find_device(device)
     file = file_of(path)
     of_folder = RunFolder(path).read_config() if path.is_dir() else {}
-    state = checkpoint.load(file, checkpoint.READING)
+    state = checkpoint.load(file, checkpoint.READING, is_mapped=True)
     with as_checkpoint_error(file):
         config = state["config"]
         of_run = {name: value for name, value in (config | of_folder).items() if name in _OF_SCRIPTS}
