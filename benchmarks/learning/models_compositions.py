@@ -11,7 +11,7 @@ from storages.component.factory import Factory
 from storages.storage import Storage
 
 _SEEDS = (1, 2, 3)
-_CARTPOLE_STEPS, _PENDULUM_STEPS = 10_000, 5_000
+_CARTPOLE_STEPS, _PENDULUM_STEPS = 20_000, 5_000
 _DREAMER_ENVS = 4
 _START_STEPS = 500
 _GAMMA = 0.98

@@ -26,7 +26,7 @@ import yaml
 import pytorchrl as prl
 from benchmarks.learning import presets_zoo
 from benchmarks.learning.learning_runs import results_of
-from benchmarks.learning.presets_tasks import PRESETS, PresetTask
+from benchmarks.learning.presets_tasks import MUJOCO, MUJOCO_VERSIONS, PRESETS, PresetTask
 from benchmarks.shared.page_texts import paragraphs
 from pytorchrl.commands.composition.description import merge_descriptions
 from pytorchrl.commands.composition.parts import RunParts, make_parts
@@ -171,6 +171,8 @@ class Arguments:
     """The page that has the table, between markers."""
     returns: Path = ROOT / "pytorchrl" / "commands" / "presets" / "returns.yaml"
     """The file of measured returns, from which ``train`` names the expected one."""
+    published: Path = ROOT / "pytorchrl" / "commands" / "presets" / "published.yaml"
+    """The file of published returns, of which ``train`` names one where there is none of ours."""
     kept: Path = ROOT / "benchmarks" / "learning" / "finished" / "presets"
     """Where results of finished runs are kept as small files, without the run folders; to repeat a run, delete its file
     there, too."""
@@ -255,7 +257,7 @@ def measured(arguments: Arguments) -> dict[PresetTask, list[Result]]:
 
 
 def write(arguments: Arguments) -> None:
-    """Write the table into the page, and the file of returns."""
+    """Write the table into the page, and the files of measured and of published returns."""
     results = measured(arguments)
     text = arguments.page.read_text(encoding="utf-8")
     before, _, rest = text.partition(_BEGIN)
@@ -263,6 +265,7 @@ def write(arguments: Arguments) -> None:
     table = "\n".join([_BEGIN, "", *paragraphs(_how(results)), "", *_table(results), "", _END])
     write_atomically(arguments.page, f"{before}{table}{after}".encode())
     write_atomically(arguments.returns, returns_text(results).encode())
+    write_atomically(arguments.published, published_text(PRESETS).encode())
 
 
 def returns_text(results: Mapping[PresetTask, Sequence[Result]]) -> str:
@@ -274,6 +277,20 @@ def returns_text(results: Mapping[PresetTask, Sequence[Result]]) -> str:
             returns.setdefault(task.algorithm, {})[task.env] = of_env
     head = "# Returns of presets, a mean over 100 episodes for each seed: written by benchmarks/learning/presets.py.\n"
     return head + yaml.safe_dump(returns, default_flow_style=None, width=120)
+
+
+def published_text(tasks: Sequence[PresetTask]) -> str:
+    """Return the published returns as YAML; without those that are the largest there can be."""
+    found: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        if task.published is not None and task.published.steps is not None:
+            source = task.published.source
+            if task.package == MUJOCO:
+                source += f", in {task.env.partition('-')[0]}-{MUJOCO_VERSIONS[source]}"
+            of_env = {"return": task.published.mean_return, "steps": task.published.steps, "source": source}
+            found.setdefault(task.algorithm, {})[task.env] = of_env
+    head = "# Published returns, beside those of presets: written by benchmarks/learning/presets.py.\n"
+    return head + yaml.safe_dump(found, default_flow_style=None, width=120)
 
 
 def _how(results: Mapping[PresetTask, Sequence[Result]]) -> str:

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 ZOO = "rl-baselines3-zoo"
-"""The zoo's returns of single runs, in its benchmark.md; MuJoCo's are of the environments' versions 3."""
+"""The zoo's returns of single runs, in its benchmark.md."""
 TD3_PAPER = "arXiv 1802.09477, table 1"
 OPTIMAL = "the largest return"
+MUJOCO_VERSIONS = {ZOO: "v3", TD3_PAPER: "v1"}
+"""Versions of MuJoCo's environments that published returns are of; the presets are for versions 5."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class PresetTask:
 
 
 _ONE = (1,)
-_BOX2D, _MUJOCO, _MINATAR, _ATARI, _ROBOTICS = "Box2D", "mujoco", "minatar", "ale_py", "gymnasium_robotics"
+_BOX2D, MUJOCO, _MINATAR, _ATARI, _ROBOTICS = "Box2D", "mujoco", "minatar", "ale_py", "gymnasium_robotics"
 
 
 def _zoo(mean_return: float, steps: int) -> Published:
@@ -61,8 +63,8 @@ _SHORT = [
     PresetTask("sac-mountaincar-continuous", "SAC", "MountainCarContinuous-v0", _zoo(94.7, 50_000)),
     PresetTask("tqc-pendulum", "TQC", "Pendulum-v1"),
     PresetTask("drqv2-pixel-pendulum", "DrQV2", "pytorchrl/PixelPendulum-v0"),
-    PresetTask("sac-inverted-pendulum", "SAC", "InvertedPendulum-v5", _of_td3(1_000.0), package=_MUJOCO),
-    PresetTask("ppo-inverted-pendulum", "PPO", "InvertedPendulum-v5", _of_td3(1_000.0), package=_MUJOCO),
+    PresetTask("sac-inverted-pendulum", "SAC", "InvertedPendulum-v5", _of_td3(1_000.0), package=MUJOCO),
+    PresetTask("ppo-inverted-pendulum", "PPO", "InvertedPendulum-v5", _of_td3(1_000.0), package=MUJOCO),
     PresetTask("sac-her-pointmaze", "SAC", "PointMaze_UMaze-v3", Published(1.0, None, OPTIMAL), package=_ROBOTICS),
     PresetTask("qrdqn-mountaincar", "QRDQN", "MountainCar-v0", _zoo(-106.0, 120_000)),
     PresetTask("qrdqn-acrobot", "QRDQN", "Acrobot-v1", _zoo(-69.1, 100_000)),
@@ -70,16 +72,16 @@ _SHORT = [
     PresetTask("ppo-lunarlander", "PPO", "LunarLander-v3", _zoo(242.1, 1_000_000), package=_BOX2D),
     PresetTask("dqn-lunarlander", "DQN", "LunarLander-v3", _zoo(154.4, 100_000), package=_BOX2D),
     PresetTask("ppo-lunarlander-continuous", "PPO", "LunarLanderContinuous-v3", _zoo(270.9, 1_000_000), package=_BOX2D),
-    PresetTask("sac-reacher", "SAC", "Reacher-v5", _of_td3(-4.44), package=_MUJOCO),
-    PresetTask("sac-inverted-double-pendulum", "SAC", "InvertedDoublePendulum-v5", _of_td3(8_487.2), package=_MUJOCO),
-    PresetTask("ppo-inverted-double-pendulum", "PPO", "InvertedDoublePendulum-v5", _of_td3(8_977.9), package=_MUJOCO),
-    PresetTask("ppo-reacher", "PPO", "Reacher-v5", _of_td3(-6.18), package=_MUJOCO),
-    PresetTask("ppo-swimmer", "PPO", "Swimmer-v5", _zoo(281.6, 1_000_000), package=_MUJOCO),
+    PresetTask("sac-reacher", "SAC", "Reacher-v5", _of_td3(-4.44), package=MUJOCO),
+    PresetTask("sac-inverted-double-pendulum", "SAC", "InvertedDoublePendulum-v5", _of_td3(8_487.2), package=MUJOCO),
+    PresetTask("ppo-inverted-double-pendulum", "PPO", "InvertedDoublePendulum-v5", _of_td3(8_977.9), package=MUJOCO),
+    PresetTask("ppo-reacher", "PPO", "Reacher-v5", _of_td3(-6.18), package=MUJOCO),
+    PresetTask("ppo-swimmer", "PPO", "Swimmer-v5", _zoo(281.6, 1_000_000), package=MUJOCO),
     PresetTask("td3-mountaincar-continuous", "TD3", "MountainCarContinuous-v0", _zoo(93.5, 300_000)),
-    PresetTask("ppo-hopper", "PPO", "Hopper-v5", _zoo(2_410.4, 1_000_000), package=_MUJOCO),
-    PresetTask("ppo-walker2d", "PPO", "Walker2d-v5", _zoo(3_478.8, 1_000_000), package=_MUJOCO),
-    PresetTask("ppo-halfcheetah", "PPO", "HalfCheetah-v5", _zoo(5_819.1, 1_000_000), package=_MUJOCO),
-    PresetTask("ppo-ant", "PPO", "Ant-v5", _zoo(1_327.2, 1_000_000), package=_MUJOCO),
+    PresetTask("ppo-hopper", "PPO", "Hopper-v5", _zoo(2_410.4, 1_000_000), package=MUJOCO),
+    PresetTask("ppo-walker2d", "PPO", "Walker2d-v5", _zoo(3_478.8, 1_000_000), package=MUJOCO),
+    PresetTask("ppo-halfcheetah", "PPO", "HalfCheetah-v5", _zoo(5_819.1, 1_000_000), package=MUJOCO),
+    PresetTask("ppo-ant", "PPO", "Ant-v5", _zoo(1_327.2, 1_000_000), package=MUJOCO),
 ]
 _GAMES = ("Breakout", "Asterix", "Freeway", "Seaquest", "SpaceInvaders")
 _MINATAR_GAMES = [
@@ -94,15 +96,15 @@ _HOURS = [
     PresetTask("sac-lunarlander-continuous", "SAC", "LunarLanderContinuous-v3", _zoo(260.4, 500_000), _ONE, _BOX2D),
     PresetTask("sac-bipedalwalker", "SAC", "BipedalWalker-v3", _zoo(297.7, 500_000), _ONE, _BOX2D),
     PresetTask("tqc-bipedalwalker", "TQC", "BipedalWalker-v3", _zoo(329.8, 500_000), _ONE, _BOX2D),
-    PresetTask("sac-hopper", "SAC", "Hopper-v5", _zoo(2_325.5, 1_000_000), _ONE, _MUJOCO),
-    PresetTask("sac-halfcheetah", "SAC", "HalfCheetah-v5", _zoo(9_535.5, 1_000_000), _ONE, _MUJOCO),
-    PresetTask("sac-walker2d", "SAC", "Walker2d-v5", _zoo(3_863.2, 1_000_000), _ONE, _MUJOCO),
-    PresetTask("sac-ant", "SAC", "Ant-v5", _zoo(4_615.8, 1_000_000), _ONE, _MUJOCO),
-    PresetTask("sac-swimmer", "SAC", "Swimmer-v5", _zoo(345.6, 1_000_000), _ONE, _MUJOCO),
-    PresetTask("tqc-hopper", "TQC", "Hopper-v5", _zoo(3_754.2, 1_000_000), _ONE, _MUJOCO),
-    PresetTask("tqc-halfcheetah", "TQC", "HalfCheetah-v5", _zoo(12_089.9, 1_000_000), _ONE, _MUJOCO),
-    PresetTask("tqc-walker2d", "TQC", "Walker2d-v5", _zoo(4_380.7, 1_000_000), _ONE, _MUJOCO),
-    PresetTask("tqc-ant", "TQC", "Ant-v5", _zoo(3_339.4, 1_000_000), _ONE, _MUJOCO),
+    PresetTask("sac-hopper", "SAC", "Hopper-v5", _zoo(2_325.5, 1_000_000), _ONE, MUJOCO),
+    PresetTask("sac-halfcheetah", "SAC", "HalfCheetah-v5", _zoo(9_535.5, 1_000_000), _ONE, MUJOCO),
+    PresetTask("sac-walker2d", "SAC", "Walker2d-v5", _zoo(3_863.2, 1_000_000), _ONE, MUJOCO),
+    PresetTask("sac-ant", "SAC", "Ant-v5", _zoo(4_615.8, 1_000_000), _ONE, MUJOCO),
+    PresetTask("sac-swimmer", "SAC", "Swimmer-v5", _zoo(345.6, 1_000_000), _ONE, MUJOCO),
+    PresetTask("tqc-hopper", "TQC", "Hopper-v5", _zoo(3_754.2, 1_000_000), _ONE, MUJOCO),
+    PresetTask("tqc-halfcheetah", "TQC", "HalfCheetah-v5", _zoo(12_089.9, 1_000_000), _ONE, MUJOCO),
+    PresetTask("tqc-walker2d", "TQC", "Walker2d-v5", _zoo(4_380.7, 1_000_000), _ONE, MUJOCO),
+    PresetTask("tqc-ant", "TQC", "Ant-v5", _zoo(3_339.4, 1_000_000), _ONE, MUJOCO),
     PresetTask("rainbow-pong", "Rainbow", "PongNoFrameskip-v4", None, _ONE, _ATARI),
     PresetTask("ppo-breakout", "PPO", "BreakoutNoFrameskip-v4", _zoo(398.0, 10_000_000), _ONE, _ATARI),
     PresetTask("ppo-pong", "PPO", "PongNoFrameskip-v4", _zoo(21.0, 10_000_000), _ONE, _ATARI),

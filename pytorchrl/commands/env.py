@@ -1,6 +1,7 @@
 """``python -m pytorchrl env``: describe and check an environment."""
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import gymnasium as gym
@@ -11,7 +12,7 @@ from gymnasium import spaces
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.algorithms.checks import check_action_space
 from pytorchrl.agent.envs.copies.making import bare_env, check_id, make_env
-from pytorchrl.agent.envs.games.atari_envs import preprocessed
+from pytorchrl.agent.envs.games.atari_envs import preprocessed, whole_games
 from pytorchrl.agent.envs.native.native_making import Backend, is_native
 from pytorchrl.agent.envs.random_play import (
     RandomPlay,
@@ -77,13 +78,17 @@ def env(
     described = VecEnv.create_factory(made_of, env_kwargs=arguments)
     parts = (preprocessed(described) if preprocessing else described).hyper_parameters
 
-    def make() -> gym.Env[Any, Any]:
-        return make_env(parts["env"], dict(parts["env_kwargs"] or {}), parts["wrappers"])[0]
+    def make(wrappers: Sequence[Any]) -> gym.Env[Any, Any]:
+        return make_env(parts["env"], dict(parts["env_kwargs"] or {}), wrappers)[0]
 
-    one = make()
+    # Returns of lives with clipped rewards could be compared with nothing.
+    played = whole_games(parts["wrappers"])
+    in_games = "" if len(played) == len(parts["wrappers"]) else ", in whole games without clipped rewards"
+    one = make(parts["wrappers"])
     try:
         print_facts(env_id, _made(one))
-        print_facts("Random actions", _played(play_at_random(make, episodes, longest, seed)))
+        play = play_at_random(lambda: make(played), episodes, longest, seed)
+        print_facts(f"Random actions{in_games}", _played(play))
         print_facts("Algorithms", _algorithms_for(one))
         complaints = env_warnings(lambda: bare_env(parts["env"], dict(parts["env_kwargs"] or {})))
     finally:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.tables import as_csv
 from pytorchrl.logging.bootstrap import CONFIDENCE, SEED, Estimate, Floats
+from pytorchrl.logging.groups import shown_environment
 from pytorchrl.logging.pictures.figure_options import FigureOptions
 from pytorchrl.logging.pictures.label_fitting import characters_in, fit_labels, points_of
 from pytorchrl.logging.pictures.legends import Entry, Legend
@@ -144,12 +145,14 @@ def _profiles(
     looks = [style_for(number) for number in range(len(shown))]
     beginning = options.shared_beginning(shown.values())
     labels = {name: label.removeprefix(beginning) for name, label in shown.items()}
+    # The curves of these runs count those of all environments.
+    each = f" in each of {len(comparison.environments)} environments" if len(comparison.environments) > 1 else ""
     counts = {name: results[name].seeds if options.counts else "1" for name in shown}
     # The note says the number of runs where it is that of all groups.
     common = min(counts.values()) if len(set(counts.values())) == 1 else ""
     entries = [
         Entry(
-            label if common or counts[name] == "1" else f"{label} ({counts[name]} runs)",
+            label if common or counts[name] == "1" else f"{label} ({counts[name]} runs{each})",
             look.color,
             marker=look.marker if look.is_repeated else "",
         )
@@ -157,7 +160,7 @@ def _profiles(
     ]
     has_bands = len(shown) <= DISTINCT_COLORS
     interval = "with 95% bootstrap intervals" if has_bands else ""
-    runs = f"{common} runs" if common not in ("", "1") else ""
+    runs = f"{common} runs{each}" if common not in ("", "1") else ""
     legend = Legend(entries, ", ".join(filter(None, (runs, interval))) if options.note else "", options)
     figure = _figure(options.size or legend.size_with(8.0, 4.5))
     axes = figure.add_subplot()
@@ -240,7 +243,7 @@ def _meaning(comparison: Comparison) -> str:
 
 def _where(comparison: Comparison) -> str:
     envs = comparison.environments
-    where = f"{len(envs)} environments" if len(envs) > 1 else envs[0]
+    where = f"{len(envs)} environments" if len(envs) > 1 else shown_environment(envs[0])
     return f"{where}: " if where else ""
 
 

@@ -37,6 +37,14 @@ class GroupResult:
         return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
     @property
+    def std(self) -> float:
+        """Sample standard deviation of the scores over the runs; NaN for a single run, and over environments."""
+        if len(self.scores) != 1 or len(self.runs) < 2:
+            return float("nan")
+        (scores,) = self.scores.values()
+        return float(np.std(scores, ddof=1))
+
+    @property
     def steps(self) -> float:
         """Mean over the runs."""
         return float(np.mean([run.steps for run in self.runs]))

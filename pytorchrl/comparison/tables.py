@@ -10,9 +10,11 @@ from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.table import Table as RichTable
 
+from pytorchrl.comparison.improvement import Improvement
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import ScoreName
 from pytorchrl.logging.bootstrap import Estimate
+from pytorchrl.logging.groups import shown_environment
 from pytorchrl.logging.tables.evaluation_table import csv_of
 from pytorchrl.terminal import TextConsole, on_one_line
 
@@ -130,7 +132,7 @@ def _record(comparison: Comparison, result: GroupResult) -> dict[str, object]:
 def figures_of(result: GroupResult) -> dict[str, float]:
     """Return the figures of a result by their names."""
     iqm = result.iqm
-    names = ("mean", "median", "final", "last_ten", "best", "steps", "seconds")
+    names = ("mean", "std", "median", "final", "last_ten", "best", "steps", "seconds")
     return {"iqm": iqm.value, "iqm_low": iqm.low, "iqm_high": iqm.high} | {
         name: getattr(result, name) for name in names
     }
@@ -154,7 +156,7 @@ def tables_of(comparison: Comparison) -> list[Table]:
     """Return the results of each environment, those of all, and the probabilities of improvement."""
     several = len(comparison.environments) > 1
     tables = [
-        _results(f"Scores in {env}" if env else "Scores", comparison.of(env), comparison.score)
+        _results(f"Scores in {shown_environment(env)}" if env else "Scores", comparison.of(env), comparison.score)
         for env in comparison.environments
     ]
     if several and comparison.overall:
@@ -174,12 +176,25 @@ def shown(value: float) -> str:
 
 def shown_interval(estimate: Estimate) -> str:
     """Format the bounds of an interval; empty where there is none."""
-    return f"[{shown(estimate.low)}, {shown(estimate.high)}]" if estimate.has_interval else ""
+    # Equal scores of few seeds do not show that others would be equal, too.
+    has_width = estimate.has_interval and estimate.low != estimate.high
+    return f"[{shown(estimate.low)}, {shown(estimate.high)}]" if has_width else ""
+
+
+def shown_interval_of_chance(better: Improvement) -> str:
+    """Format the interval of a probability of improvement; empty where the seeds are too few for its lack of width.
+
+    Where every run of a group scores more than those of another, all resamples do.
+    """
+    has_width = better.probability.low != better.probability.high
+    is_trusted = better.seeds_needed is not None and better.seeds >= better.seeds_needed
+    low, high = better.probability.low, better.probability.high
+    return f"[{shown(low)}, {shown(high)}]" if better.probability.has_interval and (has_width or is_trusted) else ""
 
 
 def _results(title: str, results: Sequence[GroupResult], score: ScoreName) -> Table:
     of = "final" if score == "final" else "last ten"
-    columns = ["group", "seeds", f"{of} IQM", "95% interval", "mean", "median"]
+    columns = ["group", "seeds", f"{of} IQM", "95% interval", "mean", "std", "median"]
     # The best score is biased, and never shown without final and last ten.
     columns += [*(["final"] if score != "final" else []), *(["last ten"] if score == "final" else []), "best"]
     return Table(title, [*columns, "steps", "seconds"], list(_rows(results, score)))
@@ -192,7 +207,7 @@ def _rows(results: Sequence[GroupResult], score: ScoreName) -> Iterator[list[str
             result.seeds,
             shown(result.iqm.value),
             shown_interval(result.iqm),
-            *map(shown, (result.mean, result.median)),
+            *map(shown, (result.mean, result.std, result.median)),
             *map(shown, (result.last_ten if score == "final" else result.final, result.best)),
             f"{result.steps:,.0f}",
             "" if math.isnan(result.seconds) else f"{result.seconds:,.0f}",
@@ -204,7 +219,7 @@ def _improvements(comparison: Comparison) -> Table:
         [
             better.name,
             f"{better.probability.value:.2f}",
-            shown_interval(better.probability),
+            shown_interval_of_chance(better),
             str(better.seeds),
             "" if better.seeds_needed is None else str(better.seeds_needed) if better.seeds_needed < 1000 else ">1,000",
             better.conclusion,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from pytorchrl.logging.curves import Run
 _MOST_SETTINGS_IN_A_NAME = 3
 _MOST_ALGORITHMS_IN_A_TITLE = 3
 _NO_PART_OF_A_COMPOSITION = frozenset({"seed", "log_to", "log_every", "keep_checkpoints", "checkpoint_every"})
-_FOLLOWS_FROM_OTHERS = frozenset({"spaces", "own_classes"})
+_FOLLOWS_FROM_OTHERS = frozenset({"spaces", "own_classes", "imports"})
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,33 @@ def environment(config: Mapping[str, Any]) -> str:
     return f"{name}({', '.join(f'{key}={_text(value)}' for key, value in arguments.items())})"
 
 
+_GAME = re.compile(r"ALE/(\w+)\(([^()]*)\)")
+_IDS_OF_GAMES = {"0.25": "ALE/{}-v5", "0": "{}NoFrameskip-v4"}
+"""By the probability of sticky actions."""
+_USUAL_OF_GAMES = {"full_action_space=False", "max_frames=108000"}
+
+
+def shown_environment(environment: str) -> str:
+    """Return the name of an environment for a heading, where a game of Atari has its id in place of its arguments.
+
+    Args:
+        environment: as :func:`environment` returns it; of others than games it is returned unchanged.
+    """
+    found = _GAME.fullmatch(environment)
+    if found is None:
+        return environment
+    game, arguments = found[1], found[2].split(", ")
+    for sticky, id_of in _IDS_OF_GAMES.items():
+        if f"repeat_action_probability={sticky}" in arguments:
+            arguments.remove(f"repeat_action_probability={sticky}")
+            game = id_of.format(game)
+            break
+    else:
+        game = f"ALE/{game}"
+    others = [one for one in arguments if one not in _USUAL_OF_GAMES]
+    return f"{game}({', '.join(others)})" if others else game
+
+
 def environments(groups: Iterable[Group]) -> list[str]:
     """Return the environments of groups, each once."""
     return list(dict.fromkeys(group.environment for group in groups))
@@ -80,7 +108,8 @@ def title(groups: Sequence[Group]) -> str:
     """Return a title of algorithms and environments or data sets, or of folders where these are unknown."""
     runs = [group.runs[0] for group in groups]
     algorithms = list(dict.fromkeys(filter(None, (_part(run, "algorithm") for run in runs))))
-    tasks = ", ".join(dict.fromkeys(filter(None, (environment(run.config) or _data_set(run) for run in runs))))
+    of_runs = (shown_environment(environment(run.config)) or _data_set(run) for run in runs)
+    tasks = ", ".join(dict.fromkeys(filter(None, of_runs)))
     if algorithms and tasks:
         return f"{', '.join(algorithms)} on {tasks}" if len(algorithms) <= _MOST_ALGORITHMS_IN_A_TITLE else tasks
     return ", ".join(dict.fromkeys(run.folder.resolve().name for run in runs))

@@ -30,6 +30,7 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> presets.Argume
         runs=tmp_path / "runs",
         page=page,
         returns=tmp_path / "returns.yaml",
+        published=tmp_path / "published.yaml",
         kept=tmp_path / "kept",
     )
 
@@ -44,6 +45,16 @@ def test_each_row_is_of_a_preset_and_has_a_name_of_its_own() -> None:
     for task in PRESETS:
         preset, _ = preset_of(getattr(prl, task.algorithm), task.env)
         assert task.package is not None or preset["steps"] > 0, task.name
+
+
+def test_the_packages_file_of_published_returns_is_that_of_the_table() -> None:
+    file = presets.Arguments().published
+    assert file.read_text(encoding="utf-8") == presets.published_text(PRESETS)
+    assert yaml.safe_load(file.read_text())["PPO"]["Hopper-v5"] == {
+        "return": 2410.4,
+        "steps": 1_000_000,
+        "source": "rl-baselines3-zoo, in Hopper-v3",
+    }
 
 
 def test_the_table_shows_finished_runs_and_says_which_presets_are_not_measured(arguments: presets.Arguments) -> None:

@@ -19,7 +19,7 @@ from pytorchrl.agent.actors.float32_conversion import Float32Conversion
 from pytorchrl.agent.actors.layers.linear_layers import Initialisation, NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.mlp import Activation, Layers
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
-from pytorchrl.agent.actors.network import Ensemble, Network
+from pytorchrl.agent.actors.network import Ensemble, NamedNetworks, Network
 from pytorchrl.agent.actors.per_network import (
     check_late_action,
     check_per_network,
@@ -190,7 +190,7 @@ class Actor(Component, nn.Module):
         extractors = values_of_setting(self, "feature_extractor")
         takes_own = not all(isinstance(named(extractor), str) for extractor in extractors)
         self._conversion = Float32Conversion(self.encoded_space, normalised, converts=not takes_own)
-        self.networks = nn.ModuleDict()
+        self.networks = NamedNetworks()
         """The networks that the algorithm made, by name."""
         self.generator = make_generator(self.device)
         """Random generator of the noise inside networks."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from pytorchrl.agent.envs.mujoco import explain
 from pytorchrl.version import install_command
 
 EXTRAS = (
@@ -49,19 +50,37 @@ def find_registered(env_id: str) -> None:
     Raises:
         gymnasium.error.Error: nothing registers the id.
         ModuleNotFoundError: it is of the form ``module:id``, and there is no such module.
+        RuntimeError: a package cannot be imported, as MuJoCo finds no OpenGL.
     """
     if env_id in gym.registry:
         return
     try:
         gym.spec(env_id)
-    except gym.error.Error as error:
-        installed = [package for package in PACKAGES if importlib.util.find_spec(package) is not None]
-        for package in installed:
-            importlib.import_module(package)
-        try:
-            gym.spec(env_id)
-        except gym.error.Error:
-            raise error from None
+    except gym.error.Error:
+        for package in PACKAGES:
+            if importlib.util.find_spec(package) is not None:
+                _import(package, env_id)
+                if _is_registered(env_id):
+                    return
+        raise
+
+
+def _import(package: str, env_id: str) -> None:
+    try:
+        importlib.import_module(package)
+    except Exception as error:
+        # Any exception: a missing library of the system ends an import of MuJoCo in many ways.
+        if (explained := explain(error, env_id)) is None:
+            raise
+        raise RuntimeError(explained) from error
+
+
+def _is_registered(env_id: str) -> bool:
+    try:
+        gym.spec(env_id)
+    except gym.error.Error:
+        return False
+    return True
 
 
 _ENTRY_POINT = "ale_py.env:AtariEnv"

@@ -1,29 +1,30 @@
 """Compose a scheme of an algorithm and an environment in one call, with the defaults of `train`."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.agent.other_names import SCHEME_NAMES
-from pytorchrl.commands.composition.description import merge_descriptions
+from pytorchrl.commands.composition.description import KINDS, merge_descriptions
 from pytorchrl.commands.composition.parts import make_parts, part_named
-from pytorchrl.commands.composition.presets import fit_preset, preset_of
+from pytorchrl.commands.composition.presets import fit_preset, preset_of, replaced_settings
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.terminal import tell
 from storages import Storage
 from storages.component.factory import Factory
-from storages.component.other_names import hint_for
+from storages.component.other_names import here_instead
 
 
 def compose(
-    algorithm: str | type[Algorithm] | Factory[Algorithm],
-    env: str | Callable[..., Any] | Factory[VecEnv],
+    algorithm: str | type[Algorithm] | Factory[Algorithm] | Mapping[str, Any],
+    env: str | Callable[..., Any] | Factory[VecEnv] | Mapping[str, Any],
     *,
-    actor: str | type[Actor] | Factory[Actor] | None = None,
-    storage: str | type[Storage] | Factory[Storage] | None = None,
+    actor: str | type[Actor] | Factory[Actor] | Mapping[str, Any] | None = None,
+    storage: str | type[Storage] | Factory[Storage] | Mapping[str, Any] | None = None,
     num_envs: int | None = None,
     preprocessing: bool = True,
     **others: Any,
@@ -32,20 +33,25 @@ def compose(
 
     Parts are given by name, as on the command line, or as factories. An algorithm given by name or class takes the
     hyper-parameters of the preset for the environment, if there is one (see docs/presets.md), as in `train`; one given
-    as a factory keeps its own, and no preset is used. The scheme's `config` shows what was chosen.
+    as a factory keeps its own, and no preset is used. The scheme's `config` shows what was chosen. A factory of
+    environments, or `wrappers` and `env_kwargs` of a dict, replace those of the preset, which is then said.
+
+    A dict has the hyper-parameters that differ from the preset's or the default ones, and the name of the class or of
+    the environment: ``compose({"name": "PPO", "lr": 1e-3}, env, actor={"hidden_sizes": (64, 64)})``. That of an actor
+    or a storage may leave out the name.
 
     Args:
-        algorithm: "DQN", the class, or a factory.
-        env: an environment's id, a callable that makes one, or a factory of environments.
-        actor: "OffPolicyActor", the class, or a factory; one that fits the storage where left out.
-        storage: "PER", the class, or a factory; one that the algorithm learns from where left out.
+        algorithm: "DQN", the class, a factory, or a dict.
+        env: an environment's id, a callable that makes one, a factory of environments, or a dict.
+        actor: "OffPolicyActor", the class, a factory, or a dict; one that fits the storage where left out.
+        storage: "PER", the class, a factory, or a dict; one that the algorithm learns from where left out.
         num_envs: copies of the environment; the preset's, or one, where left out.
         preprocessing: whether games of Atari given by id are those of :func:`atari_envs`; else their frames are raw.
         others: arguments of :class:`Scheme`, such as `seed` and `device`.
 
     Raises:
         CompositionError: a name means no part, or the parts do not fit together.
-        TypeError: there is no such argument.
+        TypeError: there is no such argument, or a part is of another type.
         ValueError: `num_envs` is given beside a factory of environments.
     """
     if isinstance(env, Factory) and num_envs is not None:
@@ -54,33 +60,64 @@ def compose(
         )
     known = {**inspect.signature(compose).parameters, **inspect.signature(Scheme).parameters}
     if unknown := sorted(others.keys() - inspect.signature(Scheme).parameters.keys()):
-        hint = hint_for(unknown[0], known, SCHEME_NAMES)
+        hints = {name: here_instead(name, known, SCHEME_NAMES) for name in unknown}
+        known_hints = ", ".join(hint if len(hints) == 1 else f"{name}: {hint}" for name, hint in hints.items() if hint)
         way_out = (
             "hyper-parameters are arguments of factories, such as prl.compose(prl.PPO.create_factory(lr=1e-3), env)"
         )
-        raise TypeError(f"compose: there is no argument {', '.join(unknown)}; {hint or way_out}".removesuffix(". "))
-    algorithm = _name_or_factory(Algorithm, algorithm)
-    actor, storage = _name_or_factory(Actor, actor), _name_or_factory(Storage, storage)
+        raise TypeError(f"compose: there is no argument {', '.join(unknown)}; {known_hints or way_out}")
     given = {"algorithm": algorithm, "actor": actor, "storage": storage, "env": env}
     factories = {kind: part for kind, part in given.items() if isinstance(part, Factory)}
-    chosen: dict[str, Any] = {
-        kind: {"name": part} for kind, part in given.items() if part is not None and kind not in factories
+    chosen = {
+        kind: _described(kind, part) for kind, part in given.items() if part is not None and kind not in factories
     }
     if num_envs is not None:
         chosen["env"]["num_envs"] = num_envs
-    preset: dict[str, Any] = {}
-    if isinstance(algorithm, str):
-        made = env.hyper_parameters["env"] if isinstance(env, Factory) else env
-        preset, _ = preset_of(part_named(Algorithm, algorithm), str(made))
+    preset, preset_name = dict[str, Any](), None
+    if "algorithm" in chosen:
+        made = env.hyper_parameters["env"] if isinstance(env, Factory) else chosen["env"].get("name")
+        preset, preset_name = preset_of(part_named(Algorithm, chosen["algorithm"]["name"]), str(made))
     parts = make_parts(
         merge_descriptions(fit_preset(preset, chosen), chosen, {"preprocessing": preprocessing}), factories
     )
+    replaced = replaced_settings(preset, env.hyper_parameters if isinstance(env, Factory) else chosen["env"])
+    count = preset.get("env", {}).get("num_envs")
+    if isinstance(env, Factory) and count not in (None, env.hyper_parameters["num_envs"]):
+        replaced.append(f"num_envs={count}")
+    if replaced:
+        tell(f"compose: not used of the preset {preset_name}: {', '.join(replaced)}, as env has settings of its own")
     return Scheme(parts.algorithm, parts.actor, parts.storage, parts.envs, **others)
 
 
-def _name_or_factory(kind: type[Any], part: Any) -> Any:
-    if not isinstance(part, type):
-        return part
+def _described(kind: str, part: Any) -> dict[str, Any]:
+    """Return a part that is no factory as a description: its name and its hyper-parameters."""
+    described = dict(part) if isinstance(part, Mapping) else {"name": part}
+    if kind == "env" and "name" in described:
+        return described
+    name = described.get("name")
+    if isinstance(name, str | type):
+        described["name"] = _whole_name(KINDS[kind], name)
+    elif name is not None or kind in ("algorithm", "env"):
+        example, maker = _EXAMPLES[kind]
+        raise TypeError(
+            f"compose: {kind} must be a name such as {example!r}, {maker}, a factory, or a dict with its name and "
+            f'hyper-parameters, such as {{"name": {example!r}}}, got {part!r}'
+        )
+    return described
+
+
+_EXAMPLES = {
+    "algorithm": ("PPO", "a class"),
+    "actor": ("OnPolicyActor", "a class"),
+    "storage": ("GAEBuffer", "a class"),
+    "env": ("CartPole-v1", "a callable"),
+}
+
+
+def _whole_name(kind: type[Any], part: str | type[Any]) -> str:
+    """Return the name of a class, which may be given by a short name."""
+    if isinstance(part, str):
+        return part_named(kind, part).__name__
     if part_named(kind, part.__name__) is not part:
         raise CompositionError(
             f"compose: there is more than one class {part.__name__}; give a factory, {part.__name__}.create_factory()"

@@ -39,7 +39,7 @@ from pytorchrl.commands.composition.parts import (
     storage_class,
     value_of,
 )
-from pytorchrl.commands.composition.presets import fit_preset, preset_of
+from pytorchrl.commands.composition.presets import fit_preset, no_preset, preset_of, replaced_settings
 from pytorchrl.experiments.callbacks import AfterSteps, Callback
 from pytorchrl.experiments.finished_runs import has_finished
 from pytorchrl.experiments.runs import storage_paths
@@ -68,6 +68,8 @@ class DescribedRun:
     parts: RunParts
     preset: str | None
     """The preset's name; None where there is none."""
+    notices: Sequence[str]
+    """What is said of the preset before training: what it replaces, or that there is none."""
     settings: Mapping[str, Any]
     """Settings beside the parts: seeds, device, log folder, callbacks, data."""
     data: Data | None
@@ -177,11 +179,30 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     parts = make_parts(whole, needs_env=needs_env)
     has_size = "size" in {**file.get("storage", {}), **by_option["storage"]}
     data = data_of(settings, parts.algorithm.cls, has_size)
-    return DescribedRun(parts, preset, settings, data, given.parent_process)
+    notices = preset.notices({**file.get("env", {}), **by_option["env"]})
+    return DescribedRun(parts, preset.name, notices, settings, data, given.parent_process)
 
 
-def _describe(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """Merge the preset, the configuration file and the chosen classes; return also the preset's name."""
+@dataclass(frozen=True)
+class _Preset:
+    settings: Mapping[str, Any]
+    name: str | None
+    """None where there is none."""
+    absent: str | None
+    """What is said where one was looked for, and there is none."""
+
+    def notices(self, env: Mapping[str, Any]) -> list[str]:
+        """Return what to say before training, with settings of the environment that the user gave."""
+        said = [] if self.absent is None else [self.absent]
+        if replaced := replaced_settings(self.settings, env):
+            said.append(
+                f"Not used of the preset: {', '.join(replaced)}, as other settings of the environment are given."
+            )
+        return said
+
+
+def _describe(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dict[str, Any], _Preset]:
+    """Merge the preset, the configuration file and the chosen classes; return also the preset."""
     names: dict[str, Any] = {
         kind: {} if getattr(chosen, kind) is None else {"name": getattr(chosen, kind)}
         for kind in ("algorithm", "actor", "storage", "env")
@@ -194,9 +215,11 @@ def _describe(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dict
     whole = merge_descriptions(of_run, file, names)
     algorithm, env = whole["algorithm"].get("name"), whole["env"].get("name")
     if algorithm is None or env is None or chosen.no_preset or of_run:
-        return whole, None
-    preset, preset_name = preset_of(part_named(Algorithm, algorithm), env)
-    return merge_descriptions(fit_preset(preset, whole), file, names), preset_name
+        return whole, _Preset({}, None, None)
+    cls = part_named(Algorithm, algorithm)
+    preset, preset_name = preset_of(cls, env)
+    absent = no_preset(cls, env) if preset_name is None else None
+    return merge_descriptions(fit_preset(preset, whole), file, names), _Preset(preset, preset_name, absent)
 
 
 def _with_names_of_classes(description: Mapping[str, Any]) -> dict[str, Any]:
@@ -320,10 +343,11 @@ def _parser(add_help: bool) -> PartsParser:
     parser.add_argument(
         "--import",
         dest="imports",
-        action="append",
+        action="extend",
+        nargs="+",
         default=[],
         metavar="MODULE",
-        help="a module of yours, or a file, which defines classes or registers environments",
+        help="modules of yours, or files, which define classes or register environments",
     )
     return parser
 

@@ -11,11 +11,11 @@ import yaml
 
 from pytorchrl.agent.envs.other_packages import is_game
 from pytorchrl.commands.composition.description import KINDS
-from pytorchrl.commands.composition.parts import part_named
+from pytorchrl.commands.composition.parts import part_named, value_of
 from storages.component.declared import hyper_parameters_of
 
 _FOLDER = Path(str(resources.files("pytorchrl.commands") / "presets"))
-_RETURNS = "returns.yaml"
+_RETURNS, _PUBLISHED = "returns.yaml", "published.yaml"
 _ATARI, _ANY = "Atari", "*"
 """Keys of presets for all games of Atari, and for all other environments."""
 
@@ -44,19 +44,78 @@ def preset_of(algorithm: type[Any], env: str) -> tuple[dict[str, Any], str | Non
     return {}, None
 
 
-def measured_return(algorithm: str, env: str) -> str | None:
-    """Return a sentence about the return that a preset has reached; None where it was not measured.
+def expected_return(algorithm: str, env: str) -> str | None:
+    """Return a sentence about the return that a preset has reached, else about a published one; None without both.
 
     Args:
         algorithm: name of its class.
         env: id of the environment.
     """
     found = _content(_RETURNS).get(algorithm, {}).get(env)
-    if found is None:
-        return None
-    returns = found["returns"]
-    mean = f"{statistics.mean(returns):,.1f} over {len(returns)} seeds" if len(returns) > 1 else f"{returns[0]:,.1f}"
-    return f"Its policies reached a mean return of {mean} after {found['steps']:,} steps."
+    if found is not None:
+        returns = found["returns"]
+        count = len(returns)
+        mean = f"{statistics.mean(returns):,.1f} over {count} seeds" if count > 1 else f"{returns[0]:,.1f}"
+        return f"Its policies reached a mean return of {mean} after {found['steps']:,} steps."
+    published = _content(_PUBLISHED).get(algorithm, {}).get(env)
+    if published is not None:
+        return (
+            f"Published: a mean return of {published['return']:,.1f} after {published['steps']:,} steps "
+            f"({published['source']}); the preset's own is not measured yet."
+        )
+    return None
+
+
+def no_preset(algorithm: type[Any], env: str) -> str:
+    """Return a sentence that says that there is no preset, and which algorithms have one there.
+
+    Args:
+        algorithm: its class.
+        env: id of the environment.
+    """
+    said = f"No preset for {algorithm.__name__} in {env}: default hyper-parameters"
+    for other in (env, *_other_ids(env)):
+        if names := _algorithms_with_presets(other):
+            return f"{said}; presets {'there' if other == env else f'in {other}'}: {', '.join(names)}."
+    return f"{said}."
+
+
+def replaced_settings(preset: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return the wrappers and arguments of a preset's environments that given ones replace, for a message.
+
+    Args:
+        preset: of an algorithm in the environment.
+        given: hyper-parameters of :class:`~pytorchrl.agent.envs.vec_env.VecEnv`, as values or texts.
+    """
+    of_env, replaced = preset.get("env", {}), []
+    if "wrappers" in of_env and "wrappers" in given:
+        wrappers = value_of(given["wrappers"])
+        kept = {_name_of(one) for one in (wrappers if isinstance(wrappers, list) else [wrappers])}
+        names = [name for name in map(_name_of, of_env["wrappers"]) if name not in kept]
+        replaced += [f"the wrapper{'s' if len(names) > 1 else ''} {', '.join(names)}"] if names else []
+    if "env_kwargs" in of_env and "env_kwargs" in given:
+        arguments = value_of(given["env_kwargs"]) or {}
+        replaced += [f"{key}={value!r}" for key, value in of_env["env_kwargs"].items() if key not in arguments]
+    return replaced
+
+
+def _name_of(wrapper: Any) -> str:
+    """Return the name of a wrapper: a text, a pair of it and arguments, or a class."""
+    if isinstance(wrapper, list | tuple) and wrapper:
+        wrapper = wrapper[0]
+    return str(getattr(wrapper, "__name__", wrapper))
+
+
+def _algorithms_with_presets(env: str) -> list[str]:
+    found = {env, _ATARI} if is_game(env) else {env}
+    return sorted(algorithm for algorithm, of_envs in _presets().items() if found & of_envs.keys())
+
+
+def _other_ids(env: str) -> list[str]:
+    """Return ids of the same task: of another version, or gymnasium's where EnvPool has a shorter one."""
+    name, version, _ = env.rpartition("-v")
+    ids = {one for of_envs in _presets().values() for one in of_envs if version and one.startswith(f"{name}-v")}
+    return [*sorted(ids, reverse=True), f"ALE/{env}"]
 
 
 def fit_preset(preset: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,7 +131,7 @@ def fit_preset(preset: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str
 
 @functools.cache
 def _presets() -> dict[str, Any]:
-    files = (file.name for file in sorted(_FOLDER.glob("*.yaml")) if file.name != _RETURNS)
+    files = (file.name for file in sorted(_FOLDER.glob("*.yaml")) if file.name not in (_RETURNS, _PUBLISHED))
     return {algorithm: of_envs for file in files for algorithm, of_envs in _content(file).items()}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.global_generators import seeding_processes
 from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due, refuse_without_evaluations
-from pytorchrl.experiments.recordings.filming import film
+from pytorchrl.experiments.recordings.filming import check_renders, film
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.run_files import RunFiles
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, EvaluationStoppedError, evaluate
@@ -163,8 +163,11 @@ class RecordVideos(Callback):
         self._evaluations = 0
 
     def on_run_begin(self, learner: TrainingRun) -> None:
-        """Refuse a run that makes no evaluations."""
+        """Refuse a run that makes no evaluations, or whose environment cannot be rendered."""
         refuse_without_evaluations(self, learner)
+        if learner.scheme.test_envs_factory is not None:
+            # Now instead of after the hours until an evaluation.
+            check_renders(learner.scheme.test_envs_factory)
 
     def on_evaluation(self, learner: TrainingRun, evaluation: Evaluation) -> None:
         """Record a video, if one is due."""

@@ -16,6 +16,7 @@ from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.envs.copies.lasting_state import layers_that_last, layers_with, load_lasting_state
 from pytorchrl.agent.envs.copies.making import make_env
 from pytorchrl.agent.envs.copies.replayable import shows
+from pytorchrl.agent.envs.mujoco import render
 from pytorchrl.agent.envs.spaces import EnvActions
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.inspection.episode_seeds import EpisodeSeed, EpisodeSeeds, ReenactmentError
@@ -68,6 +69,7 @@ def reenact(run: str | os.PathLike[str], row: int, envs: Factory[VecEnv] | None 
         CheckpointError: there is no checkpoint, it is damaged, or it contains no storage.
         CompositionError: the environments are defined in a script; pass them as ``envs``.
         ReenactmentError: the seed is not known; the message says why.
+        RuntimeError: MuJoCo finds no OpenGL.
         ValueError: the row is not stored.
     """
     storage = SavedStorage.read(run)
@@ -190,7 +192,7 @@ class _Play:
 
     def _pictures(self, observation: Any) -> list[NDArray[np.uint8]]:
         """Return the rendered image, else the observation if it is an image; otherwise an empty list."""
-        rendered = picture_of(self._env.render()) if self._env.render_mode == "rgb_array" else None
+        rendered = picture_of(render(self._env)) if self._env.render_mode == "rgb_array" else None
         picture = picture_of(observation, self._ring.stacked) if rendered is None else rendered
         return [] if picture is None else [picture]
 

@@ -13,6 +13,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.checks import InvalidEnvironmentError
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
 from pytorchrl.agent.envs.copies.making import make_env
+from pytorchrl.agent.envs.mujoco import refuse_without_display, render
 from pytorchrl.agent.envs.native.native_making import refuse_native
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
@@ -52,6 +53,7 @@ def stage_of(envs: Factory[VecEnv], render_mode: Literal["rgb_array", "human"]) 
         render_mode: "rgb_array" for images, "human" for a window.
 
     Raises:
+        RuntimeError: there is no display for a window of MuJoCo's.
         ValueError: the environment does not support the render mode.
     """
     hyper_parameters = envs.hyper_parameters
@@ -73,9 +75,23 @@ def stage_of(envs: Factory[VecEnv], render_mode: Literal["rgb_array", "human"]) 
         if env.render_mode != render_mode:
             named = " and ".join(map(repr, modes)) or "nothing"
             raise ValueError(f"the environment {env.unwrapped} renders {named}, not {render_mode!r}")
+        if render_mode == "human":
+            refuse_without_display(env)
         yield Stage(env, recorder)
     finally:
         env.close()
+
+
+def check_renders(envs: Factory[VecEnv]) -> None:
+    """Render one image of vectorised environments, whose first video would come late.
+
+    Raises:
+        RuntimeError: MuJoCo finds no OpenGL.
+        ValueError: the environment does not render.
+    """
+    with stage_of(envs, "rgb_array") as stage:
+        stage.env.reset(seed=0)
+        render(stage.env)
 
 
 def play(
@@ -142,6 +158,7 @@ def film(
         The episodes.
 
     Raises:
+        RuntimeError: MuJoCo finds no OpenGL.
         ValueError: the environment does not render.
     """
     played: list[Played] = []
@@ -149,7 +166,7 @@ def film(
 
         def frames() -> Iterator[Any]:
             for episode in play(algorithm, stage, episodes, seed, longest=longest, explore=explore):
-                yield stage.env.render()
+                yield render(stage.env)
                 if episode is not None:
                     played.append(episode)
 

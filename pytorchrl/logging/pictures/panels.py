@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytorchrl.logging.bands import Band, band_of
 from pytorchrl.logging.bootstrap import StatisticName
 from pytorchrl.logging.curves import NOTHING, Curve, Run, XAxis
-from pytorchrl.logging.groups import Group, environments, title, unit
+from pytorchrl.logging.groups import Group, environments, shown_environment, title, unit
 from pytorchrl.logging.pictures.curve_styles import (
     OF_EVALUATIONS,
     Choice,
@@ -63,7 +63,7 @@ def _figure_of(groups: Sequence[Group], choice: Choice, options: FigureOptions) 
     for number, (axes, (env, panel)) in enumerate(zip(grid, panels.items(), strict=False)):
         for measured in panel:
             _draw(axes, measured, panel, choice.statistic, texts)
-        _style_axes(axes, heading if len(panels) == 1 else env or "unknown environment", choice.x)
+        _style_axes(axes, heading if len(panels) == 1 else shown_environment(env) or "unknown environment", choice.x)
         if number + columns >= len(panels):
             axes.set_xlabel(in_figure(x_label if options.x_label is None else options.x_label))
         if number % columns == 0:

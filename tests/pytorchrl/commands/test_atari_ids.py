@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,27 @@ def test_arguments_of_ales_own_environments_keep_their_meaning() -> None:
     assert made["env_kwargs"]["game_difficulty"] == 1
     assert made["env_kwargs"]["max_episode_steps"] == 50
     assert "RandomizeAction" in made["wrappers"]
-    with pytest.raises(ValueError, match="there is no setting frame_skp; those of Atari are"):
+    with pytest.raises(
+        ValueError, match=r"there is no setting frame_skp; did you mean frame_skip\? those of Atari are"
+    ):
         envs_of("--env", IDS[0], "--env.env-kwargs", "{'frame_skp': 2}")
+    with pytest.raises(ValueError, match="there is no setting num_envs; those of Atari are"):
+        envs_of("--env", IDS[0], "--env.env-kwargs", "{'num_envs': 2}")
+    without_lives = envs_of("--env", IDS[0], "--env.env-kwargs", "{'life_loss': False, 'full_action_space': True}")
+    assert "EpisodicLife" not in without_lives.hyper_parameters["wrappers"]
+
+
+@pytest.mark.long
+def test_the_command_env_counts_games_and_their_own_rewards(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(monkeypatch, "env", "SpaceInvadersNoFrameskip-v4", "--episodes", "1")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Random actions, in whole games without clipped rewards" in printed
+    # Three lives; invaders pay from 5 to 30 points.
+    assert "episodes 1: 1 terminated" in printed
+    assert int(re.search(r"reward from 0 to (\d+)", printed)[1]) > 1  # type: ignore[index]
+    assert "EpisodicLife" in printed, "as training has it"
 
 
 def test_other_environments_are_not_changed() -> None:

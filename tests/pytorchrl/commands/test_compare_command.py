@@ -77,6 +77,7 @@ def test_six_runs_are_plotted_and_compared_without_being_modified(
     with (tmp_path / "comparison.csv").open() as file:
         dqn, ppo = csv.DictReader(file)
     assert [float(row["iqm"]) for row in (dqn, ppo)] == [202, 302]
+    assert [float(row["std"]) for row in (dqn, ppo)] == [1, 1]
     assert (ppo["baseline"], float(ppo["probability_of_improvement"]), ppo["seeds_needed"]) == ("DQN", 1.0, "6")
     assert {file: file.read_bytes() for file in (tmp_path / "runs").rglob("*") if file.is_file()} == before
 

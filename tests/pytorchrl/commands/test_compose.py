@@ -41,6 +41,50 @@ def test_hyper_parameters_beside_the_parts_are_refused_with_what_to_write() -> N
         prl.compose("PPO", "CartPole-v1", lr=1e-3, learning_rate=1e-3)
 
 
+def test_dicts_of_settings_change_the_preset_where_they_say_so() -> None:
+    with (
+        prl.compose({"name": "sac", "lr_q": 2e-3}, "Pendulum-v1", actor={"hidden_sizes": (8,)}) as scheme,
+        prl.compose("SAC", "Pendulum-v1") as by_preset,
+    ):
+        algorithm, preset = (one.config["algorithm"]["hyper_parameters"] for one in (scheme, by_preset))
+        assert preset["gamma"] == 0.98
+        assert algorithm == preset | {"lr_q": 2e-3}
+        assert scheme.config["actor"]["hyper_parameters"]["hidden_sizes"] == [8]
+    with prl.compose(prl.DQN, {"name": "CartPole-v1", "num_envs": 2}, storage={"name": "PER", "size": 64}) as other:
+        assert type(other.storage) is prl.PERBuffer
+        assert (other.storage.capacity, other.envs.num_envs) == (128, 2)
+
+
+def test_environments_of_ones_own_say_which_settings_of_the_preset_they_replace(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own = prl.VecEnv.create_factory("Acrobot-v1", num_envs=2)
+    prl.compose("PPO", own).close()
+    said = "not used of the preset PPO, Acrobot-v1: the wrapper NormalizeReward, num_envs=16"
+    assert said in capsys.readouterr().out
+    limit = ("TimeLimit", {"max_episode_steps": 50})
+    prl.compose("PPO", {"name": "Acrobot-v1", "num_envs": 2, "wrappers": [limit]}).close()
+    assert "not used of the preset PPO, Acrobot-v1: the wrapper NormalizeReward, as" in capsys.readouterr().out
+    prl.compose("PPO", {"name": "Acrobot-v1", "wrappers": ["NormalizeReward", limit]}).close()
+    prl.compose("PPO", "Acrobot-v1", num_envs=2).close()
+    assert "not used" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"algorithm": {"lr": 1e-3}}, r"algorithm must be a name such as 'PPO', a class, .* a dict with its name"),
+        ({"env": {"num_envs": 2}}, r"env must be a name such as 'CartPole-v1', a callable"),
+        ({"actor": [64, 64]}, r"actor must be a name such as 'OnPolicyActor', .* got \[64, 64\]"),
+        ({"storage": {"name": 3}}, r"storage must be a name such as 'GAEBuffer'"),
+    ],
+)
+def test_parts_of_other_types_are_refused_with_what_to_write(given: dict[str, object], message: str) -> None:
+    arguments: dict[str, object] = {"algorithm": "DQN", "env": "CartPole-v1"} | given
+    with pytest.raises(TypeError, match=message):
+        prl.compose(**arguments)  # type: ignore[arg-type]
+
+
 def test_given_factories_are_used_unchanged_and_without_a_preset() -> None:
     algorithm = prl.PPO.create_factory(lr=1e-2)
     storage = prl.GAEBuffer.create_factory(size=32)

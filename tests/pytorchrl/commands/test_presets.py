@@ -16,10 +16,10 @@ from pytorchrl.commands.composition import presets
 from pytorchrl.commands.composition.described_run import described_run
 from pytorchrl.commands.composition.description import merge_descriptions, read_yaml
 from pytorchrl.commands.composition.parts import RunParts, make_parts, part_named
-from pytorchrl.commands.composition.presets import measured_return, preset_of
+from pytorchrl.commands.composition.presets import expected_return, no_preset, preset_of
 
 FOLDER = Path(prl.__file__).parent / "commands" / "presets"
-RETURNS = "returns.yaml"
+RETURNS, PUBLISHED = "returns.yaml", "published.yaml"
 GAME = "ALE/Pong-v5"
 PACKAGES = {
     "ALE/": "ale_py",
@@ -34,7 +34,7 @@ MUJOCO = "-v5"
 
 def all_presets() -> Iterator[tuple[str, str, dict[str, Any]]]:
     for file in sorted(FOLDER.glob("*.yaml")):
-        if file.name != RETURNS:
+        if file.name not in (RETURNS, PUBLISHED):
             for algorithm, of_envs in read_yaml(file).items():
                 for env, preset in of_envs.items():
                     yield algorithm, env, preset
@@ -153,13 +153,57 @@ def test_train_names_the_return_that_a_preset_has_reached(
     said = "Its policies reached a mean return of 490.0 over 2 seeds after 60,000 steps."
     train_command.train(["--algorithm", "dqn", "--env", "CartPole-v1"])
     assert said in " ".join(capsys.readouterr().out.split())
-    for others in (
-        ["--algorithm", "dqn", "--env", "Acrobot-v1"],
-        ["--algorithm", "dqn", "--env", "CartPole-v1", "--no-preset"],
-    ):
-        train_command.train(others)
-        assert "mean return" not in capsys.readouterr().out
-    assert measured_return("PPO", "CartPole-v1") is None
+    train_command.train(["--algorithm", "dqn", "--env", "CartPole-v1", "--no-preset"])
+    assert "mean return" not in capsys.readouterr().out
+    train_command.train(["--algorithm", "dqn", "--env", "Acrobot-v1"])
+    published = (
+        "Published: a mean return of -76.6 after 100,000 steps (rl-baselines3-zoo); the preset's own is not measured"
+    )
+    assert published in " ".join(capsys.readouterr().out.split())
+    assert expected_return("TQC", "Pendulum-v1") is None
+
+
+def test_train_says_which_algorithms_have_a_preset_where_this_one_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train_command, "_train_all", lambda described: None)
+
+    def said(*arguments: str) -> str:
+        train_command.train(["--algorithm", *arguments])
+        return " ".join(capsys.readouterr().out.split())
+
+    in_acrobot = "No preset for IQN in Acrobot-v1: default hyper-parameters; presets there: DQN, PPO, QRDQN."
+    assert in_acrobot in said("iqn", "--env", "Acrobot-v1")
+    assert "No preset" not in said("iqn", "--env", "Acrobot-v1", "--no-preset")
+    assert "No preset" not in said("dqn", "--env", "Acrobot-v1")
+
+
+def test_ids_without_presets_name_those_of_the_same_task() -> None:
+    other_version = "No preset for TD3 in HalfCheetah-v4: default hyper-parameters; presets in HalfCheetah-v5: "
+    assert no_preset(prl.TD3, "HalfCheetah-v4") == f"{other_version}PPO, SAC, TDMPC2, TQC."
+    assert no_preset(prl.TD3, "Corridor-v0") == "No preset for TD3 in Corridor-v0: default hyper-parameters."
+    assert no_preset(prl.TD3, "Corridor") == "No preset for TD3 in Corridor: default hyper-parameters."
+    if importlib.util.find_spec("ale_py") is not None:
+        of_envpool = "No preset for DQN in Pong-v5: default hyper-parameters; presets in ALE/Pong-v5: "
+        assert no_preset(prl.DQN, "Pong-v5").startswith(of_envpool)
+
+
+def test_settings_of_the_environment_that_replace_the_presets_are_named(tmp_path: Path) -> None:
+    def notices(*arguments: str) -> str:
+        return " ".join(described_run(["--algorithm", "ppo", "--env", *arguments]).notices)
+
+    lost = "Not used of the preset: the wrapper NormalizeReward, as other settings of the environment are given."
+    assert notices("Acrobot-v1", "--env.wrappers", "['TerminalReward']") == lost
+    assert notices("Acrobot-v1", "--env.wrappers", "TerminalReward") == lost
+    file = tmp_path / "run.yaml"
+    file.write_text("env: {name: Acrobot-v1, wrappers: [[TimeLimit, {max_episode_steps: 9}]]}\n")
+    assert notices("Acrobot-v1", "--config", str(file)) == lost
+    assert notices("Acrobot-v1", "--env.wrappers", "['NormalizeReward', 'TerminalReward']") == ""
+    assert notices("Acrobot-v1", "--num-envs", "2") == ""
+    game = "pytorchrl/MinAtar-Breakout-v0"
+    in_game = notices(game, "--env.env-kwargs", "{'minimal_action_set': True}")
+    assert in_game == lost.replace("the wrapper NormalizeReward", "max_episode_steps=5000")
 
 
 def test_measured_returns_are_of_presets_as_they_are() -> None:

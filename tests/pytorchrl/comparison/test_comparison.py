@@ -5,11 +5,13 @@ import io
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pytorchrl as prl
+from pytorchrl.comparison import pictures
 from pytorchrl.comparison.latex import as_latex
 from pytorchrl.comparison.pictures import performance_profile, thresholds
 from pytorchrl.comparison.references import reference_of
@@ -36,6 +38,8 @@ def test_statistics_of_groups_equal_those_computed_by_hand(tmp_path: Path) -> No
     assert (dqn.name, dqn.environment, dqn.seeds) == ("DQN", "CartPole-v1", "4")
     # The interquartile mean of four values leaves out the smallest and the largest.
     assert (dqn.iqm.value, dqn.mean, dqn.median) == (25.0, 37.5, 25.0)
+    # Of returns of 10, 20, 30 and 90.
+    assert dqn.std == pytest.approx((3_875 / 3) ** 0.5)
     assert (dqn.final, dqn.best) == (37.5, 100.0)
     # Nine returns of 5, and the final one.
     assert dqn.last_ten == pytest.approx((9 * 5 + 37.5) / 10)
@@ -56,7 +60,9 @@ def test_the_last_ten_evaluations_can_be_the_score_beside_other_scores(tmp_path:
     dqn = comparison.results[0]
     assert dqn.iqm.value == pytest.approx(((45 + 20) / 10 + (45 + 30) / 10) / 2)
     text = as_markdown(comparison)
-    assert "| group | seeds | last ten IQM | 95% interval | mean | median | final | best | steps | seconds |" in text
+    assert (
+        "| group | seeds | last ten IQM | 95% interval | mean | std | median | final | best | steps | seconds |" in text
+    )
     assert "Probability of improvement over PPO" in text
     assert "last ten" in as_markdown(prl.compare_runs([tmp_path]))
 
@@ -281,7 +287,7 @@ def test_a_latex_table_has_rules_of_booktabs_and_escaped_names(tmp_path: Path) -
     rows = [line.strip() for line in text.splitlines() if line.endswith("\\\\")]
     assert rows[1].startswith("50\\% \\& a\\_b & 1 & ")
     assert rows[2].startswith("{}[other] & 1 & ")
-    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows[:3]} == {9}
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows[:3]} == {10}
 
 
 def test_settings_that_differ_and_that_no_name_tells_are_noted(tmp_path: Path) -> None:
@@ -340,6 +346,22 @@ def test_pictures_are_drawn_for_one_environment_and_for_several(tmp_path: Path, 
         prl.draw_profile(comparison, tmp_path / "profile.jpg")
 
 
+def test_a_profile_of_several_environments_counts_the_runs_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.text import Text
+
+    drawn: list[Any] = []
+    monkeypatch.setattr(pictures, "save_figure", lambda figure, output: drawn.append(figure) or output)
+    two_groups(tmp_path / "runs", "A-v0")
+    prl.draw_profile(prl.compare_runs([tmp_path / "runs"]), tmp_path / "profile.svg")
+    two_groups(tmp_path / "runs", "B-v0")
+    prl.draw_profile(prl.compare_runs([tmp_path / "runs"]), tmp_path / "profile.svg")
+    one, several = (" ".join(text.get_text() for text in figure.findobj(Text)) for figure in drawn)
+    assert "4 runs, with 95% bootstrap intervals" in one
+    assert "4 runs in each of 2 environments, with 95% bootstrap intervals" in " ".join(several.split())
+
+
 def test_groups_without_a_common_environment_are_not_drawn(tmp_path: Path) -> None:
     evaluated_run(tmp_path / "1", [(1000, 1.0)], algorithm="DQN", env="A-v0")
     evaluated_run(tmp_path / "2", [(1000, 1.0)], algorithm="PPO", env="B-v0")
@@ -347,3 +369,35 @@ def test_groups_without_a_common_environment_are_not_drawn(tmp_path: Path) -> No
     assert comparison.improvements == ()
     with pytest.raises(ValueError, match="no group has runs in all of A-v0, B-v0; compare each environment separately"):
         prl.draw_comparison(comparison, tmp_path / "intervals.png")
+
+
+@pytest.mark.parametrize(
+    "given", ["DQN, epsilon=0.1, double=True", "DQN,\nepsilon=0.1,\ndouble=True", "DQN,epsilon=0.1, double=True"]
+)
+def test_the_baseline_may_be_copied_from_the_lines_of_a_table(given: str, tmp_path: Path) -> None:
+    for number, settings in enumerate(({"epsilon": 0.1, "double": True}, {"epsilon": 0.2, "double": False})):
+        evaluated_run(tmp_path / f"{number}", [(1000, number)], settings=settings)
+    assert prl.compare_runs([tmp_path], baseline=given).baseline == "DQN, epsilon=0.1, double=True"
+
+
+def test_modules_that_runs_imported_are_no_setting_of_theirs(tmp_path: Path) -> None:
+    for number, epsilon in enumerate((0.1, 0.2)):
+        evaluated_run(tmp_path / f"{number}", [(1000, 1)], settings={"epsilon": epsilon}, imports=[f"module_{number}"])
+    comparison = prl.compare_runs([tmp_path])
+    assert [result.name for result in comparison.results] == ["DQN, epsilon=0.1", "DQN, epsilon=0.2"]
+    assert not any("module_0" in note for note in comparison.notes)
+
+
+def test_a_mean_of_the_last_ten_of_fewer_measurements_is_noted(tmp_path: Path) -> None:
+    evaluated_run(tmp_path / "few", [(100 * n, 1.0) for n in range(4)])
+    evaluated_run(tmp_path / "many", [(100 * n, 1.0) for n in range(12)], algorithm="PPO")
+    notes = [note for note in prl.compare_runs([tmp_path]).notes if "last ten" in note]
+    assert notes == ['DQN: "last ten" in CartPole-v1 is the mean of all 4 measurements where a run has no more.']
+
+
+def test_equal_scores_of_few_seeds_have_no_interval(tmp_path: Path) -> None:
+    for seed in range(2):
+        evaluated_run(tmp_path / f"{seed}", [(1000, 0.0)], seed=seed)
+    comparison = prl.compare_runs([tmp_path])
+    assert "[0.00, 0.00]" not in as_markdown(comparison)
+    assert "All seeds have the same score, so that there is no interval: DQN." in comparison.notes

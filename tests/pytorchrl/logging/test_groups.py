@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+import pytorchrl as prl
 from pytorchrl.logging.curves import Run, read_run
-from pytorchrl.logging.groups import environment, grouped, named_groups, title, unit
+from pytorchrl.logging.groups import environment, grouped, named_groups, shown_environment, title, unit
 from tests.support.run_folders import composition, recorded_run
 
 
@@ -191,3 +192,28 @@ def test_runs_that_differ_only_in_the_directory_of_a_source_form_one_group(tmp_p
         config = composition("GAIL", seed=number) | {"sources": {"expert": source}}
         runs.append(read_run(recorded_run(tmp_path / str(number), [{"steps": 10, "test/return": 1.0}], config)))
     assert len(grouped(runs)) == 1
+
+
+@pytest.mark.parametrize(
+    ("of_config", "shown"),
+    [
+        ("ALE/Pong(repeat_action_probability=0.25, full_action_space=False, max_frames=108000)", "ALE/Pong-v5"),
+        ("ALE/Pong(repeat_action_probability=0, full_action_space=False, max_frames=108000)", "PongNoFrameskip-v4"),
+        (
+            "ALE/Pong(repeat_action_probability=0.25, full_action_space=True, max_frames=108000, frame_skip=5)",
+            "ALE/Pong-v5(full_action_space=True, frame_skip=5)",
+        ),
+        ("ALE/Pong(repeat_action_probability=0.1)", "ALE/Pong(repeat_action_probability=0.1)"),
+        ("ALE/Pong-v5(frameskip=1)", "ALE/Pong-v5(frameskip=1)"),
+        ("CartPole-v1", "CartPole-v1"),
+        ("", ""),
+    ],
+)
+def test_headings_have_the_ids_of_games_of_atari(of_config: str, shown: str) -> None:
+    assert shown_environment(of_config) == shown
+
+
+def test_the_id_in_a_heading_is_the_one_that_makes_the_environment() -> None:
+    pytest.importorskip("ale_py")
+    for env in ("ALE/SpaceInvaders-v5", "SpaceInvadersNoFrameskip-v4"):
+        assert shown_environment(environment({"train_envs": prl.atari_envs(env).config})) == env

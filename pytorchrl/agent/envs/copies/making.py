@@ -11,6 +11,7 @@ from gymnasium.wrappers import NormalizeObservation
 
 from pytorchrl.agent.envs.checks import InvalidEnvironmentError, check_made
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
+from pytorchrl.agent.envs.mujoco import explain
 from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
 from pytorchrl.agent.envs.wrappers.action_wrappers import BoundAction, FlattenAction, RepeatAction, RoundAction
 from pytorchrl.agent.envs.wrappers.flat_observation import FlatObservation, is_nested
@@ -114,6 +115,7 @@ def bare_env(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, A
 
     Raises:
         InvalidEnvironmentError: it does not take the arguments.
+        RuntimeError: MuJoCo finds no OpenGL, or has a version that the environment does not work with.
     """
     if isinstance(env, str):
         find_registered(env)  # the process of an asynchronous environment has imported nothing yet
@@ -133,6 +135,11 @@ def bare_env(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, A
             f"VecEnv: env {origin_of(env)} does not take env_kwargs {arguments}: {error}; give it those of its "
             f"constructor"
         ) from error
+    except Exception as error:
+        # Any exception: a missing library of the system ends an import of MuJoCo in many ways.
+        if not isinstance(env, str) or (explained := explain(error, env)) is None:
+            raise
+        raise RuntimeError(explained) from error
     if made.unwrapped.spec is not None and "disable_env_checker" not in arguments:
         # Data sets keep the specification, from which others make the environment.
         made.unwrapped.spec.disable_env_checker = gym.spec(env).disable_env_checker

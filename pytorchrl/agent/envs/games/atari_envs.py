@@ -1,5 +1,6 @@
 """Vector environments of Atari games with standard preprocessing."""
 
+import difflib
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -8,6 +9,7 @@ from pytorchrl.agent.envs.games.atari import Atari
 from pytorchrl.agent.envs.other_packages import is_game, settings_of
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.component.factory import Factory, make_factory
+from storages.component.other_names import NEAREST
 
 _OF_ALE: Mapping[str, str] = {
     "frameskip": "frame_skip",
@@ -18,6 +20,35 @@ _OF_ALE: Mapping[str, str] = {
 """Settings of ALE's own environments that have another name here."""
 _OF_MAKE = ("max_episode_steps",)
 """Arguments of ``gymnasium.make`` that ids of Atari take as well."""
+_OF_TRAINING = ("life_loss", "clip_rewards", "frame_stack", "training")
+"""Settings of :func:`atari_envs` beside those of :class:`Atari`."""
+_ONLY_GREY = "no setting: frames are greyscale; raw frames, by --no-preprocessing or preprocessing=False, have colours"
+_ELSEWHERE: Mapping[str, str] = {
+    **_OF_ALE,
+    **dict.fromkeys(
+        ("sticky_actions", "sticky", "sticky_action_prob", "sticky_prob", "repeat_action_prob", "repeat_probability"),
+        "repeat_action_probability, from 0 to 1",
+    ),
+    **dict.fromkeys(("action_repeat", "action_repeats", "skip", "frames_to_skip"), "frame_skip"),
+    **dict.fromkeys(("noops", "noop", "no_op_max", "max_noops", "noop_reset"), "noop_max"),
+    **dict.fromkeys(
+        ("terminal_on_life_loss", "terminal_on_loss_of_life", "episodic_life", "episode_life", "end_on_life_loss"),
+        "life_loss, true or false",
+    ),
+    **dict.fromkeys(("clip_reward", "reward_clip", "reward_clipping"), "clip_rewards, true or false"),
+    **dict.fromkeys(("num_stack", "n_stack", "stack", "stack_size", "stack_num", "history_length"), "frame_stack"),
+    **dict.fromkeys(
+        ("full_action_set", "full_actions", "minimal_action_set", "use_minimal_action_set", "legal_action_set"),
+        "full_action_space, true or false",
+    ),
+    **dict.fromkeys(("fire_reset", "fire_on_reset", "use_fire_reset", "press_fire"), "fire, true or false"),
+    **dict.fromkeys(("frame_size", "resize", "img_size", "img_height", "img_width", "image_size"), "screen_size"),
+    **dict.fromkeys(("max_episode_frames", "max_frames_per_episode", "max_game_frames"), "max_frames"),
+    **dict.fromkeys(("grayscale_obs", "grayscale", "greyscale", "gray_scale", "grayscale_newaxis"), _ONLY_GREY),
+    "obs_type": "a choice of raw frames: obs_type in env_kwargs of VecEnv or --env.env-kwargs",
+    "scale_obs": "no setting: frames are uint8, and networks scale them",
+}
+"""Names in ALE, papers and other libraries, and those here."""
 _PREPROCESSING = frozenset(
     {
         "AtariPreprocessing",
@@ -63,10 +94,7 @@ def atari_envs(
         gymnasium.error.DependencyNotInstalled: ale-py is not installed.
         ValueError: it is not an id of Atari, or there is no such setting.
     """
-    known = set(inspect.signature(Atari).parameters) - {"game"}
-    if not set(settings) <= known:
-        unknown = ", ".join(sorted(set(settings) - known))
-        raise ValueError(f"atari_envs: there is no setting {unknown}; those of Atari are {', '.join(sorted(known))}")
+    _refuse_unknown(settings)
     given = settings_of(env, "atari_envs")
     given["max_frames"] = given.pop("max_num_frames_per_episode")
     layers: list[Any] = []
@@ -82,6 +110,28 @@ def atari_envs(
     )
 
 
+def _refuse_unknown(settings: Mapping[str, Any]) -> None:
+    known = sorted({*inspect.signature(Atari).parameters, *_OF_TRAINING} - {"game"})
+    if unknown := sorted(settings.keys() - set(known)):
+        near = {name: difflib.get_close_matches(name, known, n=1, cutoff=NEAREST) for name in unknown}
+        hints = [f"{name} is {_ELSEWHERE[name]}; " for name in unknown if name in _ELSEWHERE]
+        hints += [f"did you mean {near[name][0]}? " for name in unknown if near[name] and name not in _ELSEWHERE]
+        raise ValueError(
+            f"atari_envs: there is no setting {', '.join(unknown)}; {''.join(hints)}those of Atari are "
+            f"{', '.join(known)}"
+        )
+
+
+def whole_games(wrappers: Sequence[Any]) -> list[Any]:
+    """Return wrappers without those with which training ends an episode with a life and clips rewards."""
+    return [one for one in wrappers if _name_of(one) not in ("EpisodicLife", "ClipReward")]
+
+
+def _name_of(wrapper: Any) -> Any:
+    """Return the name of a wrapper: a text, a pair of it and arguments, or a class."""
+    return wrapper[0] if isinstance(wrapper, list | tuple) else getattr(wrapper, "__name__", wrapper)
+
+
 def preprocessed(factory: Factory[VecEnv]) -> Factory[VecEnv]:
     """Return the factory of an Atari id's environments with the preprocessing of :func:`atari_envs`.
 
@@ -94,11 +144,12 @@ def preprocessed(factory: Factory[VecEnv]) -> Factory[VecEnv]:
     given = factory.hyper_parameters
     arguments, wrappers = dict(given["env_kwargs"] or {}), list(given["wrappers"])
     is_native = given["vectorization_mode"] is not None or given["backend"] != "gymnasium"
-    names = {one if isinstance(one, str) else getattr(one, "__name__", None) or one[0] for one in wrappers}
+    names = {_name_of(one) for one in wrappers}
     if is_native or names & _PREPROCESSING or "obs_type" in arguments or not is_game(given["env"]):
         return factory
     of_make = {name: arguments.pop(name) for name in _OF_MAKE if name in arguments}
     settings = {_OF_ALE.get(name, name): value for name, value in arguments.items()}
+    _refuse_unknown(settings)
     made = atari_envs(given["env"], wrappers=wrappers, **settings).hyper_parameters
     game = {name: made[name] for name in ("env", "wrappers")} | {"env_kwargs": {**made["env_kwargs"], **of_make}}
     return make_factory(factory.cls, (), given | game)

@@ -144,8 +144,26 @@ def test_ids_of_other_environments_are_refused(arguments: Any, message: str) -> 
 
 
 def test_unknown_settings_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"atari_envs: there is no setting skip; those of Atari are .*frame_skip"):
-        prl.atari_envs("ALE/Pong-v5", skip=4)
+    with pytest.raises(
+        ValueError, match=r"there is no setting frame_skp; did you mean frame_skip\? those of Atari are .*frame_skip"
+    ):
+        prl.atari_envs("ALE/Pong-v5", frame_skp=4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sticky_actions": 0.25}, "sticky_actions is repeat_action_probability, from 0 to 1; those of Atari are "),
+        ({"frameskip": 4}, "frameskip is frame_skip;"),
+        ({"skip": 4}, "skip is frame_skip;"),
+        ({"terminal_on_life_loss": True}, "terminal_on_life_loss is life_loss, true or false;"),
+        ({"grayscale_obs": False}, "grayscale_obs is no setting: frames are greyscale; raw frames, by --no-preproc"),
+        ({"no_stack": 1}, "those of Atari are clip_rewards, fire, frame_skip, frame_stack, .*, life_loss, .*training"),
+    ],
+)
+def test_names_of_ale_and_of_papers_are_refused_with_those_here(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        prl.atari_envs("ALE/Pong-v5", **settings)
 
 
 @pytest.mark.parametrize(

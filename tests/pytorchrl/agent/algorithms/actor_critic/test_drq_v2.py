@@ -176,11 +176,14 @@ def test_an_actor_with_a_memory_is_refused() -> None:
 
 
 def test_networks_can_have_settings_of_their_own() -> None:
-    sizes = {"policy": {"hidden_sizes": (6,)}, "critics": {"hidden_sizes": (7, 5)}}
+    sizes: Any = {"policy": {"hidden_sizes": (6,)}, "critics": {"hidden_sizes": (7, 5)}}
+    sizes["encoder"] = {"feature_extractor": Encoder}
     algorithm = made(prl.DrQV2, {"hidden_sizes": (9,), "per_network": sizes}, feature_size=FEATURES)
     # Features of a policy are its input, those of a critic are joined by two numbers of an action.
     assert [layer.in_features for layer in algorithm.pi.body.hidden.layers] == [FEATURES]
     assert algorithm.pi.head.layer.in_features == 6
+    assert isinstance(algorithm.encoder.body.features, Encoder)
+    assert algorithm.critic_features.layer.in_features == LATENT
     assert [layer.in_features for layer in algorithm.critics[0].joint.layers] == [FEATURES + 2, 7]
 
 
