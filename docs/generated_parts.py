@@ -235,11 +235,17 @@ def _composition(cls: Class) -> Iterator[Sequence[str]]:
     needed = "".join(f", with `{name}={value!r}`" for name, value in body.items() if name != "memory")
     yield "`actor_factory`", f"`OffPolicyActor` or `OnPolicyActor`, {ACTORS[_memory(cls)]}{needed}"
     algorithm = _made(cls, body)
+    yield "networks", _listed(algorithm.actor.networks)
+    yield "parameter groups", _listed(algorithm.training.groups)
     yield "exploration", f"`{shown(algorithm.make_explorer())}`"
     if cls.sources["main"].collected:
         yield "updates", f"`{shown(algorithm.plan)}`"
     if presets := [f"`{cls.__name__}.{name}()`" for name in _presets_of(cls)]:
         yield "presets", ", ".join(presets)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
 
 
 def _presets_of(cls: Class) -> dict[str, Any]:

@@ -94,3 +94,5 @@ if __name__ == "__main__":
     print(f"Learning curve: {learner.curve_file}")
     print(f"Run folder:     {learner.log_dir}")
     print(f"Train further:  {learner.resume_command} --target-steps {2 * learner.target_steps}")
+    if learner.was_interrupted:
+        raise SystemExit(130)  # as commands do after Ctrl-C or SIGTERM: a job scheduler may run it again

@@ -42,6 +42,7 @@ from pytorchrl.agent.algorithms import (
     DiscreteCQL as DiscreteCQL,
     DoublePAL as DoublePAL,
     DreamerV3 as DreamerV3,
+    DrQV2 as DrQV2,
     DroQ as DroQ,
     EDAC as EDAC,
     EveryEpisodes as EveryEpisodes,
@@ -116,7 +117,9 @@ from pytorchrl.agent.envs import (
     InvalidEnvironmentError as InvalidEnvironmentError,
     JoinActions as JoinActions,
     ObserveActionMask as ObserveActionMask,
+    ObservePixels as ObservePixels,
     RandomizeAction as RandomizeAction,
+    RepeatAction as RepeatAction,
     RoundAction as RoundAction,
     ScaleReward as ScaleReward,
     SelectObservation as SelectObservation,
@@ -126,6 +129,7 @@ from pytorchrl.agent.envs import (
     VecEnv as VecEnv,
     VecStep as VecStep,
     atari_envs as atari_envs,
+    pixel_envs as pixel_envs,
 )
 from pytorchrl.agent.explorers import (
     ApeXEpsilonGreedy as ApeXEpsilonGreedy,

@@ -73,8 +73,8 @@ def _nothing() -> None:
 def format_error(error: Exception) -> str:
     """Return what is printed of an error that ends a command.
 
-    An error that passed through code outside of all packages, such as an environment of the user's, is shown with its
-    traceback from there on; a fault of the toolkit with the whole traceback.
+    An error that passed through code outside of all packages, such as an environment of the user's, is shown with the
+    frames of that code; a fault of the toolkit with the whole traceback.
     """
     notes = list(getattr(error, "__notes__", ()))
     place = _place_in_users_code(error)
@@ -89,13 +89,16 @@ def format_error(error: Exception) -> str:
 
 
 def _place_in_users_code(error: BaseException) -> str:
-    """Return the frames from the first one in a user's code on, of an error or of what it was raised from."""
+    """Return the frames of a user's code, of an error or of what it was raised from; of a fault, all after these."""
     cause: BaseException | None = error
     while cause is not None:
         frames = traceback.extract_tb(cause.__traceback__)
-        first = next((number for number, frame in enumerate(frames) if _is_of_user(frame.filename)), None)
-        if first is not None:
-            return "".join(traceback.format_list(frames[first:])).rstrip("\n")
+        of_user = [number for number, frame in enumerate(frames) if _is_of_user(frame.filename)]
+        if of_user:
+            # What the toolkit says of a value given to it needs none of its own frames; a fault of it does.
+            is_said = isinstance(cause, (*_EXPECTED, TypeError)) or of_user[-1] == len(frames) - 1
+            shown = [frames[number] for number in of_user] if is_said else frames[of_user[0] :]
+            return "".join(traceback.format_list(shown)).rstrip("\n")
         cause = cause.__cause__
     return ""
 

@@ -20,6 +20,7 @@ def _register() -> None:
         f"{_PROBLEMS}.partly_observed:pendulum_without_velocity",
         max_episode_steps=200,
     )
+    gym.register("pytorchrl/PixelPendulum-v0", "pytorchrl.agent.envs.pixel_envs:pixel_pendulum")
     gym.register("pytorchrl/Atari-v0", f"{_GAMES}.atari:Atari")
     for game in MINATAR_GAMES:
         gym.register(

@@ -169,7 +169,8 @@ class Storage(BatchSource, StandaloneComponent, Changeable, Closing):
         for before_insert in observers.before_insert:
             before_insert(ring, sample)
         ring.insert(sample)
-        self.inserted += ring.envs
+        # An assignment to the attribute would call a function of ours.
+        vars(self)["inserted"] += ring.envs
         for after_insert in observers.after_insert:
             after_insert(ring, 1)
 

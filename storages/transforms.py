@@ -39,11 +39,15 @@ class RandomShift(Setting):
     Args:
         pixels: largest shift in each direction.
         channels_last: whether an image is (H, W, C), rather than (C, H, W) or (H, W).
+        interpolate: shift by real numbers instead of whole pixels, so that a pixel becomes a weighted mean of four
+            neighbours (bilinear interpolation; Yarats et al., "DrQ-v2", arXiv 2107.09645, section 3.1). Images of
+            integers are rounded.
         by_step: shift each step of a sequence on its own, too, as SPR does.
     """
 
     pixels: Count = 4
     channels_last: bool = False
+    interpolate: bool = False
     by_step: bool = False
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
@@ -55,14 +59,31 @@ class RandomShift(Setting):
     def _shifted(self, images: Tensor, generator: torch.Generator) -> Tensor:
         if images.ndim < 3:
             raise ValueError(f"RandomShift: images are (B, ..., H, W), got {tuple(images.shape)}")
-        (height, width), device = images.shape[-2:], images.device
-        down, right = torch.randint(2 * self.pixels + 1, (2, len(images)), generator=generator, device=device)
+        device, most = images.device, 2 * self.pixels
+        if not self.interpolate:
+            down, right = torch.randint(most + 1, (2, len(images)), generator=generator, device=device)
+            return self._cropped(images, down, right, 0).reshape(images.shape)
+        shifts = torch.rand((2, len(images)), generator=generator, device=device) * most
+        down, right = shifts.long()
+        below, beside = (shifts - shifts.floor()).view(2, -1, 1, 1, 1)
+        # One more pixel each way, with which the last one is interpolated.
+        cropped = self._cropped(images, down, right, 1)
+        cropped = cropped if cropped.is_floating_point() else cropped.float()
+        cropped = torch.lerp(cropped[:, :, :-1], cropped[:, :, 1:], below.to(cropped.dtype))
+        shifted = torch.lerp(cropped[..., :-1], cropped[..., 1:], beside.to(cropped.dtype))
+        shifted = shifted if images.is_floating_point() else shifted.round_().to(images.dtype)
+        return shifted.reshape(images.shape)
+
+    def _cropped(self, images: Tensor, down: Tensor, right: Tensor, more: int) -> Tensor:
+        """Return images (B, C, H + more, W + more), from another place (B,), (B,) of each padded image on."""
+        height, width = images.shape[-2:]
+        device = images.device
         padded = images.reshape(len(images), -1, height, width)
         for axis, length in ((2, height), (3, width)):
-            places = torch.arange(-self.pixels, length + self.pixels, device=device).clamp_(0, length - 1)
+            places = torch.arange(-self.pixels, length + self.pixels + more, device=device).clamp_(0, length - 1)
             padded = padded.index_select(axis, places)
-        shifted = padded.unfold(2, height, 1).unfold(3, width, 1)
-        return shifted[torch.arange(len(images), device=device), :, down, right].reshape(images.shape)
+        crops = padded.unfold(2, height + more, 1).unfold(3, width + more, 1)
+        return crops[torch.arange(len(images), device=device), :, down, right]
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def test_five_common_tasks_take_no_more_lines_than_in_other_libraries() -> None:
 def test_each_custom_part_of_the_guide_takes_at_most_twenty_lines() -> None:
     code = BLOCK.findall((ROOT / "docs" / "extending.md").read_text(encoding="utf-8"))
     lines = [lines_of_code(language, block) for language, block in code]
-    assert len(lines) == 14
+    assert len(lines) == 15
     assert max(lines) <= 20
     assert not any(re.search(r"[\s.](?!__init__)_\w", block) for _, block in code), "a block uses a private name"
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytorchrl as prl
 from benchmarks.learning.learning_task import Composition, Page, Task
 from pytorchrl.agent.algorithms.off_policy import Preset
-from storages.component.factory import Factory
+from storages.component.factory import Factory, make_factory
 from storages.storage import Storage
+from storages.transition import OBS
 
 COMPONENTS = ("reward_angle", "reward_speed", "reward_torque")
 
@@ -180,6 +181,42 @@ _FEW: Mapping[str, Composition] = {
     "SAC, 10 updates": _planning(prl.SAC, num_mini_batch=10, **_SOFT),
 }
 
+
+def _pixels(
+    algorithm: type[prl.DDPG] = prl.DrQV2, extractor: str = "nature_convolutions", shift: int = 2, **settings: Any
+) -> Composition:
+    """Return an algorithm that learns Pendulum from images, with the settings of the preset of DrQ-v2."""
+    shared: dict[str, Any] = {
+        "lr_pi": 3e-4,
+        "lr_q": 5e-4,
+        "gamma": 0.98,
+        "polyak": 0.99,
+        "mini_batch_size": 64,
+        "start_steps": 1_000,
+        "update_every": 1,
+        "exploration_noise": prl.LinearSchedule(1.0, 0.1, fraction=0.5),
+        "test_every": 0,
+    }
+    transforms = {OBS: prl.RandomShift(shift, interpolate=True)} if shift else None
+    return Composition(
+        lambda: Preset(
+            algo_factory=make_factory(algorithm, (), shared | settings),
+            actor_factory=make_factory(
+                prl.OffPolicyActor,
+                (),
+                {"hidden_sizes": (128, 128), "initialisation": "orthogonal", "feature_extractor": extractor},
+            ),
+            storage_factory=prl.NStepReplayBuffer.create_factory(size=20_000, n_step=3, transforms=transforms),
+        )
+    )
+
+
+_PIXELS: Mapping[str, Composition] = {
+    "DrQV2": _pixels(),
+    "DrQV2, without shifts": _pixels(shift=0),
+    "TD3": _pixels(prl.TD3, policy_delay=1, target_noise_clip=0.3),
+}
+
 POLICIES = Page(
     title="Results of policy gradients, actor-critics and model-based algorithms",
     target="learning-policies",
@@ -232,6 +269,25 @@ POLICIES = Page(
                 "about a tenth more time than those of `TQC`, and updates of `SACDecomposed` about a sixth more than "
                 "those of `SAC`."
             ),
+        ),
+        "pixel-pendulum": Task(
+            env="pytorchrl/PixelPendulum-v0",
+            target_steps=15_000,
+            seeds=(1, 2, 3),
+            episodes=20,
+            summary="median",
+            compositions=_PIXELS,
+            threshold=-250.0,
+            on_request=True,
+            settings=(
+                "Agents see three images of 40 x 40 grey pixels, and repeat each action for two of an episode's 200 "
+                "steps; rewards are multiplied by 0.1 while they learn. All have the convolutions of Nature's network, "
+                "two layers of 128 units, returns of three steps and the preset of `DrQV2`: 64 transitions after every "
+                "step, at rates of 0.0003 for policies and 0.0005 for critics, a discount factor of 0.98, targets that "
+                "keep 99% and noise that falls from 1 to 0.1 in the first half. `TD3` has the same shifts of images, "
+                "and an encoder for each network."
+            ),
+            wrappers=(("ScaleReward", {"factor": 0.1}),),
         ),
         "pendulum-few": Task(
             env="Pendulum-v1",

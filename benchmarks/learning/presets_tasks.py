@@ -62,6 +62,7 @@ _SHORT = [
     PresetTask("ppo-mountaincar", "PPO", "MountainCar-v0", _zoo(-110.4, 1_000_000)),
     PresetTask("sac-mountaincar-continuous", "SAC", "MountainCarContinuous-v0", _zoo(94.7, 50_000)),
     PresetTask("tqc-pendulum", "TQC", "Pendulum-v1"),
+    PresetTask("drqv2-pixel-pendulum", "DrQV2", "pytorchrl/PixelPendulum-v0"),
     PresetTask("sac-inverted-pendulum", "SAC", "InvertedPendulum-v5", _of_td3(1_000.0), package=MUJOCO),
     PresetTask("ppo-inverted-pendulum", "PPO", "InvertedPendulum-v5", _of_td3(1_000.0), package=MUJOCO),
     PresetTask("sac-her-pointmaze", "SAC", "PointMaze_UMaze-v3", Published(1.0, None, OPTIMAL), package=_ROBOTICS),

@@ -80,7 +80,8 @@ def compare(
         runs: run folders, and folders with runs below them.
         output: a file for the tables, which ends in .md, .tex or .csv, or for intervals and probabilities, which ends
             in .png, .svg or .pdf; the terminal has the tables too.
-        baseline: the name of the group that the others are compared with; the first where left out.
+        baseline: the name of the group that the others are compared with, as in the tables; the first where left
+            out.
         metric: a number that the runs logged, of which more is better; the returns of evaluations where left out.
         score: the score of a run, its final measurement or the mean of its last ten.
         at_steps: ignore what was measured after more steps than these.
@@ -99,7 +100,7 @@ def compare(
     found, left_out = read_runs(runs, metric)
     comparison = compare_groups(
         look.arranged(grouped(found)),
-        baseline=baseline,
+        baseline=None if baseline is None else look.names.get(baseline, baseline),
         metric=metric,
         score=score,
         at_steps=at_steps,

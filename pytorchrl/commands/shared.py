@@ -18,8 +18,8 @@ Imports = Annotated[
     tyro.conf.arg(
         name="import",
         metavar="MODULE",
-        help="a module of yours, or a file, which defines classes or registers environments; several are named by the "
-        "option given again",
+        help="a module of yours, or a file, which defines classes or registers environments; several are separated by "
+        "commas, or named by the option given again",
     ),
     tyro.conf.UseAppendAction,
 ]

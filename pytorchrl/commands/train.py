@@ -18,12 +18,14 @@ from pytorchrl.comparison.tables import print_table, shown, shown_interval, tabl
 from pytorchrl.experiments.callbacks import NormalizedScore
 from pytorchrl.experiments.runs.continuation import modules_of
 from pytorchrl.experiments.runs.run_folder import RunFolder
+from pytorchrl.experiments.runs.run_lock import RunInUseError
 from pytorchrl.experiments.runs.starting_point import start_from
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
 from pytorchrl.logging.pictures.plots import warn_if_unwritten
 from pytorchrl.scheme.seeds import OF_COMMAND, PROCESSES, seed_of
 from pytorchrl.terminal import tell
+from storages.persistent.log.lock import InUseError
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 
@@ -71,15 +73,23 @@ class _LearnerOfCommand(Learner):
 
 
 def _train_all(described: DescribedRun) -> None:
-    parts, settings, log_dir = described.parts, described.settings, described.log_dir
-    seeds = described.seeds
+    parts, settings, seeds = described.parts, described.settings, described.seeds
     folders = {seed: described.run_folder(seed) for seed in seeds}
+    in_use: dict[int, Exception] = {}
     for seed, folder in folders.items():
         if described.has_finished(seed):
             # Loggers would record another part of the run, without anything in it.
             tell(f"{folder}: seed {seed} has finished")
             continue
-        with _learner(described, seed, folder) as learner:
+        try:
+            learner = _learner(described, seed, folder)
+        except (RunInUseError, InUseError) as error:
+            if len(seeds) == 1:
+                raise
+            tell(f"{folder}: seed {seed} is left out, as its folder is in use", is_error=True)
+            in_use[seed] = error
+            continue
+        with learner:
             tell(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} {learner.scheme.unit}")
             # Ten checkpoints, where no interval is given.
             every = settings.get("checkpoint_every") or max(1, parts.steps // 10)
@@ -90,16 +100,29 @@ def _train_all(described: DescribedRun) -> None:
                 if len(seeds) > 1:
                     tell("The same command as before continues the runs of all seeds.")
                 raise SystemExit(STOPPED)
-    if described.parent_process is not None:
-        # The trials of a sweep would write the same picture.
-        return
+    trained = [folder for seed, folder in folders.items() if seed not in in_use]
+    # The trials of a sweep would write the same picture.
+    if described.parent_process is None and trained:
+        _tell_results(described, trained)
+    if in_use:
+        left_out = ", ".join(map(str, in_use))
+        first = next(iter(in_use.values()))
+        raise RunInUseError(
+            f"{'seed' if len(in_use) == 1 else 'seeds'} {left_out} left out, as in use by another process; the same "
+            f"command trains what is left then. {first}"
+        ) from first
+
+
+def _tell_results(described: DescribedRun, folders: Sequence[Path]) -> None:
+    """Show the returns of the seeds, or say what estimates the value where there are none."""
+    parts = described.parts
     if described.data is not None and parts.env_name is None and _needs_no_history(parts):
         tell(
-            f"Without an environment there are no returns to show. `evaluate {folders[seeds[0]]} --data "
+            f"Without an environment there are no returns to show. `evaluate {folders[0]} --data "
             f"{described.data.path}` estimates the value of the policy, beside that of the policy that made the data."
         )
     else:
-        _show_results(list(folders.values()), log_dir / "learning_curve.png")
+        _show_results(folders, described.log_dir / "learning_curve.png")
 
 
 def _needs_no_history(parts: RunParts) -> bool:

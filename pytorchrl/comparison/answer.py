@@ -2,7 +2,10 @@
 
 from pytorchrl.comparison.improvement import Improvement, improvement
 from pytorchrl.comparison.results import Comparison, GroupResult
-from pytorchrl.comparison.tables import shown, shown_interval
+from pytorchrl.comparison.tables import shown, shown_interval, shown_interval_of_chance
+
+_HALF = 0.5
+"""Probability of improvement where neither group is better."""
 
 
 def answer_of(comparison: Comparison) -> str:
@@ -21,9 +24,16 @@ def answer_of(comparison: Comparison) -> str:
     better = improvement(best.name, [one for one, _ in pairs], second.name, [other for _, other in pairs])
     of_all = f", the next of {len(results)}" if len(results) > 2 else ""
     return (
-        f"{best.name} is ahead of {second.name}{of_all}: {_figures(best)} against {_figures(second)}. "
-        f"{_chance(better)} {_how_sure(better)}"
+        f"{best.name} {_relation(best, second, better)} {second.name}{of_all}: {_figures(best)} against "
+        f"{_figures(second)}. {_chance(better)} {_how_sure(better)}"
     )
+
+
+def _relation(best: GroupResult, second: GroupResult, better: Improvement) -> str:
+    """Return how the best group stands to the next: "ahead" only where its runs mostly score more."""
+    if best.iqm.value == second.iqm.value:
+        return "has the same mean as"
+    return "is ahead of" if better.probability.value > _HALF else "has a higher mean than"
 
 
 def _figures(result: GroupResult) -> str:
@@ -40,7 +50,7 @@ def _of_one(result: GroupResult) -> str:
 
 
 def _chance(better: Improvement) -> str:
-    interval = shown_interval(better.probability)
+    interval = shown_interval_of_chance(better)
     return (
         f"A run of {better.name} scores more than one of {better.baseline} with a probability of "
         f"{better.probability.value:.2f}{f' {interval}' if interval else ''}."
@@ -48,6 +58,8 @@ def _chance(better: Improvement) -> str:
 
 
 def _how_sure(better: Improvement) -> str:
+    if better.probability.value < _HALF:
+        return "Most of its runs score less, so that its mean alone does not make it better."
     if better.is_conclusive:
         return "There are enough seeds to conclude that it is better."
     if better.seeds_needed is None:

@@ -80,9 +80,7 @@ def compare_groups(
             "there is no group of runs to compare; give a list of runs, or lists by name: {'mine': ['runs']}"
         )
     names = list(dict.fromkeys(group.name for group in groups))
-    baseline = names[0] if baseline is None else baseline
-    if baseline not in names:
-        raise ValueError(f"there is no group {baseline!r} to use as baseline; choose from: {'; '.join(names)}")
+    baseline = names[0] if baseline is None else _baseline(baseline, names)
     metric = common_metric([run for group in groups for run in group.runs]) if metric is None else metric
     results, repeated = [], []
     for group in groups:
@@ -102,6 +100,22 @@ def compare_groups(
         improvements=tuple(_improvements(results, baseline)),
         notes=(*left_out, *repeated, *notes_of(groups, results, used, metric, score, at_steps)),
     )
+
+
+def _baseline(given: str, names: Sequence[str]) -> str:
+    """Return the name of the group that is meant: tables break long names into lines.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = given if given in names else next((name for name in names if _letters(name) == _letters(given)), None)
+    if found is None:
+        raise ValueError(f"there is no group {given!r} to use as baseline; choose from: {'; '.join(names)}")
+    return found
+
+
+def _letters(name: str) -> str:
+    return "".join(name.split())
 
 
 def _different_seeds(group: Group) -> tuple[list[Run], list[str]]:

@@ -40,6 +40,7 @@ def notes_of(
         *(f"{one.environment}: {one.low:g} is 0, and {one.high:g} is 1 ({one.source})." for one in references),
         *_without_evaluations(groups, metric),
         *not_finite(results, score),
+        *_few_measurements(results),
         *_few_seeds(results),
         *_unequal(results, at_steps),
         *_ended_before(groups, results, at_steps),
@@ -80,6 +81,15 @@ def _in(environment: str) -> str:
     return f" in {environment}" if environment else ""
 
 
+def _few_measurements(results: Sequence[GroupResult]) -> Iterator[str]:
+    """Note the groups whose mean of the last ten is one of fewer measurements."""
+    for result in results:
+        fewest = min(run.averaged for run in result.runs)
+        if fewest < LAST:
+            all_of = "one measurement" if fewest == 1 else f"all {fewest} measurements"
+            yield f'{result.name}: "last ten"{_in(result.environment)} is the mean of {all_of} where a run has no more.'
+
+
 def _few_seeds(results: Sequence[GroupResult]) -> Iterator[str]:
     fewest = min(len(result.runs) for result in results)
     if fewest == 1:
@@ -87,6 +97,12 @@ def _few_seeds(results: Sequence[GroupResult]) -> Iterator[str]:
         yield f"A single run has no interval, and allows no conclusion: {'; '.join(names)}."
     if 1 < fewest < 4:
         yield f"The IQM of fewer than four seeds is their mean; here, that of {fewest}."
+    without_width = [result for result in results if result.iqm.has_interval and result.iqm.low == result.iqm.high]
+    if without_width:
+        yield (
+            f"All seeds have the same score, so that there is no interval: "
+            f"{'; '.join(dict.fromkeys(result.name for result in without_width))}."
+        )
     several = [len(result.runs) for result in results if 1 < len(result.runs) < 10]
     if several:
         # The interval from the smallest to the largest of n scores covers the median with this probability at most.

@@ -24,7 +24,7 @@ class RunScores:
     final: float
     """The last measurement."""
     last_ten: float
-    """Mean of the last ten measurements."""
+    """Mean of the last ten measurements, or of all where there are fewer."""
     best: float
     """The largest measurement, which is biased: the more a run is measured, the larger it gets."""
     steps: float
@@ -33,6 +33,8 @@ class RunScores:
     """Training time of those steps; NaN where unknown."""
     target_steps: int | None
     """Steps that the run was meant to be trained for; None where unknown."""
+    averaged: int = LAST
+    """Number of measurements that the mean of the last ten is of."""
     finite_until: float | None = None
     """Steps of the last finite measurement, where later ones are not finite; None where the last one is."""
 
@@ -67,6 +69,7 @@ def scores_of(run: Run, metric: str, at_steps: int | None = None) -> RunScores:
         steps=float(records[-1].get("steps", np.nan)),
         seconds=float(records[-1].get("seconds", np.nan)),
         target_steps=target if isinstance(target, int) else None,
+        averaged=len(values[-LAST:]),
         finite_until=None if np.isfinite(last) else float(curve.x[counts][-1]),
     )
 

@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.table import Table as RichTable
 
+from pytorchrl.comparison.improvement import Improvement
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import ScoreName
 from pytorchrl.logging.bootstrap import Estimate
@@ -175,7 +176,20 @@ def shown(value: float) -> str:
 
 def shown_interval(estimate: Estimate) -> str:
     """Format the bounds of an interval; empty where there is none."""
-    return f"[{shown(estimate.low)}, {shown(estimate.high)}]" if estimate.has_interval else ""
+    # Equal scores of few seeds do not show that others would be equal, too.
+    has_width = estimate.has_interval and estimate.low != estimate.high
+    return f"[{shown(estimate.low)}, {shown(estimate.high)}]" if has_width else ""
+
+
+def shown_interval_of_chance(better: Improvement) -> str:
+    """Format the interval of a probability of improvement; empty where the seeds are too few for its lack of width.
+
+    Where every run of a group scores more than those of another, all resamples do.
+    """
+    has_width = better.probability.low != better.probability.high
+    is_trusted = better.seeds_needed is not None and better.seeds >= better.seeds_needed
+    low, high = better.probability.low, better.probability.high
+    return f"[{shown(low)}, {shown(high)}]" if better.probability.has_interval and (has_width or is_trusted) else ""
 
 
 def _results(title: str, results: Sequence[GroupResult], score: ScoreName) -> Table:
@@ -205,7 +219,7 @@ def _improvements(comparison: Comparison) -> Table:
         [
             better.name,
             f"{better.probability.value:.2f}",
-            shown_interval(better.probability),
+            shown_interval_of_chance(better),
             str(better.seeds),
             "" if better.seeds_needed is None else str(better.seeds_needed) if better.seeds_needed < 1000 else ">1,000",
             better.conclusion,

@@ -32,7 +32,7 @@ def has_finished(folder: RunFolder, composition: Mapping[str, Any], target_steps
         records = read_metrics(folder.metrics_file)
         if not records or (records[-1].get("steps") or 0) < target_steps:
             return False
-        state = checkpoint.load(folder.checkpoint_file)
+        state = checkpoint.load(folder.checkpoint_file, is_mapped=True)
         with as_checkpoint_error(folder.checkpoint_file):
             loop = state["learner"]
             is_due = loop["phases_due"] or loop["evaluation_is_due"] or any(one["due"] for one in loop["callbacks"])

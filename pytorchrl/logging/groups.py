@@ -15,7 +15,7 @@ from pytorchrl.logging.curves import Run
 _MOST_SETTINGS_IN_A_NAME = 3
 _MOST_ALGORITHMS_IN_A_TITLE = 3
 _NO_PART_OF_A_COMPOSITION = frozenset({"seed", "log_to", "log_every", "keep_checkpoints", "checkpoint_every"})
-_FOLLOWS_FROM_OTHERS = frozenset({"spaces", "own_classes"})
+_FOLLOWS_FROM_OTHERS = frozenset({"spaces", "own_classes", "imports"})
 
 
 @dataclass(frozen=True)

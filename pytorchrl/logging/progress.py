@@ -24,15 +24,15 @@ _WIDTH_OF_ONE_LINE = 80
 _FIRST_GROUPS = ("train", "test", "losses")
 _SHOWN_BESIDE_THE_BAR = frozenset({"steps", "seconds", "speed/steps_per_second"})
 _GAP = "   "
-_RETURNS = ("test/return", "train/return")
-"""The return that lines show is the first of them that there is."""
+_RETURNS = {"test/return": "test return", "train/return": "training return"}
+"""The return that lines show, with its best, is the first of them that there is."""
 
 
 class ProgressDisplay:
     """A bar of steps with speed and time left, above the latest metrics. Used as a context manager.
 
-    Where the output is no terminal, a line with steps, return and best return, speed and time left is printed each
-    minute, and after each tenth of the run.
+    Where the output is no terminal, a line with steps, test return (or that of training) and its best, speed and time
+    left is printed each minute, and after each tenth of the run.
 
     Args:
         target_steps: where the bar ends.
@@ -69,7 +69,7 @@ class ProgressDisplay:
         self._seen = deque([(self._started, initial_steps)])
         self._next_refresh = -math.inf
         self._next_line_at = self._next_tenth()
-        self._best = {_RETURNS[0]: best_return}
+        self._best = {"test/return": best_return}
         self._is_shown, self._prints_lines = is_shown, False
         self._live: Live | None = None
 
@@ -140,7 +140,8 @@ class ProgressDisplay:
         steps, *speed = self._status()
         returns = [name for name in _RETURNS if name in self._metrics]
         shown = [
-            f"return {_readable(self._metrics[name])} | best {_readable(self._best[name])}" for name in returns[:1]
+            f"{_RETURNS[name]} {_readable(self._metrics[name])} | best {_readable(self._best[name])}"
+            for name in returns[:1]
         ]
         return [steps, *shown, *speed]
 

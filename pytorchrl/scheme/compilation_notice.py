@@ -13,7 +13,7 @@ SECONDS_BEFORE = 1.0
 """Time that compilation takes before the message."""
 _COMPILATION = "numba:compile"
 _PACKAGES = ("pytorchrl", "storages")
-_CACHED = "Compiling kernels, once; later runs load them from the disk."
+_CACHED = "Compiling kernels that no run here has needed before; later ones load them from the disk."
 _NOT_CACHED = (
     "Compiling kernels, which cannot be saved for later runs; set NUMBA_CACHE_DIR to a folder that can be written to."
 )

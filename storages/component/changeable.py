@@ -11,12 +11,13 @@ import typing
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union
 
 from storages.component.annotations import MisfitError, conform, conform_named
+from storages.component.assignments import assign, set_directly
 from storages.component.declared import defaults_of, hyper_parameters_of
 from storages.component.factory import Component
-from storages.component.other_names import unknown_hyper_parameter
+from storages.component.other_names import unknown_hyper_parameters
 from storages.component.setting import Setting, plain, text_of
 
 CHANGED = "changed"
@@ -32,8 +33,15 @@ class Changeable(Component):
 
     Those of all base classes are among them.
     """
+    _assignable: frozenset[str] = frozenset()
+    """Names of the hyper-parameters; empty until the object is made, while it may set them."""
+    _is_made = False
+    """Whether ``__init__`` has returned, which may set attributes of any name."""
     _as_made: Mapping[str, Any] = MappingProxyType({})
     """Values with which the object was made, of the hyper-parameters that were changed since."""
+
+    if not TYPE_CHECKING:  # for which each attribute would exist
+        __setattr__, _set = assign, set_directly
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -70,9 +78,9 @@ class Changeable(Component):
                 conflicts with others.
         """
         declared, owner = hyper_parameters_of(type(self)), type(self).__name__
+        if unknown := [name for name in values if name not in declared]:
+            raise ValueError(unknown_hyper_parameters(type(self), unknown, declared))
         for name in values:
-            if name not in declared:
-                raise ValueError(unknown_hyper_parameter(type(self), name, declared))
             if name in self.unchangeable:
                 raise ValueError(f"{owner}: {name} is fixed once the object is made; make a new one")
         new = {
@@ -92,9 +100,13 @@ class Changeable(Component):
     def _use_parameters(self) -> None:
         """Pass changed hyper-parameters on to the parts of the object; an error must leave these as they are."""
 
-    def _set(self, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            setattr(self, name, value)
+    def _end_init(self) -> None:
+        set_directly(self, {"_assignable": frozenset(hyper_parameters_of(type(self))), "_is_made": True})
+
+    if TYPE_CHECKING:
+
+        def _set(self, values: Mapping[str, Any]) -> None:
+            """Set attributes, without changing hyper-parameters."""
 
     def _changes_to_save(self) -> dict[str, Any]:
         """Return the changed hyper-parameters as the entry of a state, as plain data; functions by name alone."""
@@ -142,7 +154,7 @@ def from_plain_data(saved: Any, cls: type[Any], present: Mapping[str, Any]) -> d
     values: dict[str, Any] = {}
     for name, data in saved.items():
         if not isinstance(name, str) or name not in declared:
-            raise ValueError(unknown_hyper_parameter(cls, str(name), declared))
+            raise ValueError(unknown_hyper_parameters(cls, [str(name)], declared))
         what, annotation = f"{owner}: {name}", declared[name].annotation
         if name in cls.unchangeable:
             raise ValueError(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, da
 
 from storages.component.annotations import conform_named
 from storages.component.declared import declarations_of, defaults_of, hyper_parameters_of, parameter
-from storages.component.other_names import Answering, OtherNames, refuse_attribute, unknown_hyper_parameter
+from storages.component.other_names import Answering, OtherNames, refuse_attribute, unknown_hyper_parameters
 from storages.component.own_init import context_by_name
 from storages.component.setting import Configured, text_of
 
@@ -68,6 +68,9 @@ class Component(Answering):
     def usage(cls) -> str:
         """Return how the part is given to a run, as the end of a message about a call that does not fit."""
         return f"; a scheme takes its factory: {cls.role}={factory_call(cls)}" if cls.role else ""
+
+    def _end_init(self) -> None:
+        """Do what follows the object's ``__init__``."""
 
     @classmethod
     def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
@@ -117,6 +120,9 @@ class StandaloneComponent(Component):
 
         def __init__(self, *args, **kwargs):
             self.build(*_bind_directly(self, args, kwargs))
+            if type(self).__init__ is StandaloneComponent.__init__:
+                # Else an __init__ of a user's class has not returned yet.
+                self._end_init()
 
         __signature__ = _ShownSignature()
 
@@ -138,6 +144,7 @@ class Factory(Configured, Generic[T_co]):
         if bound.context_follows:
             args, kwargs = context_by_name(self._cls.context, args, kwargs)  # type: ignore[attr-defined]
         made.__init__(*args, **kwargs, **passed)  # type: ignore[misc]
+        made._end_init()  # type: ignore[attr-defined]
         return made
 
     if not TYPE_CHECKING:  # for which each name would exist
@@ -192,9 +199,8 @@ def factory_call(cls: type[Component]) -> str:
 def make_factory(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Factory[Any]:
     """Return ``cls.create_factory(*args, **kwargs)``, for a class that is known only at run time."""
     declared = hyper_parameters_of(cls)
-    for name in kwargs:
-        if name not in declared:
-            raise TypeError(unknown_hyper_parameter(cls, name, declared))
+    if unknown := [name for name in kwargs if name not in declared]:
+        raise TypeError(unknown_hyper_parameters(cls, unknown, declared))
     try:
         given = Signature(list(declared.values())).bind(*args, **kwargs).arguments
     except TypeError as error:
@@ -228,9 +234,8 @@ def _bind_directly(made: StandaloneComponent, args: tuple[Any, ...], kwargs: Map
     if first.default is Parameter.empty and args and (args[0] is None or isinstance(args[0], Number)):
         order = [first, *context, *others]
     known_names = {one.name: one for one in order}
-    for name in kwargs:
-        if name not in known_names:
-            raise TypeError(unknown_hyper_parameter(cls, name, known_names))
+    if unknown := [name for name in kwargs if name not in known_names]:
+        raise TypeError(unknown_hyper_parameters(cls, unknown, known_names))
     try:
         given = Signature(order).bind_partial(*args, **kwargs).arguments
     except TypeError as error:

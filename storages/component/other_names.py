@@ -2,8 +2,10 @@
 
 import difflib
 from abc import ABCMeta
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 OtherNames: TypeAlias = Mapping[str, Mapping[str, str]]
 """For a name elsewhere: its name here, by the hyper-parameter that a class must have; "" is any other class."""
@@ -36,28 +38,67 @@ class Answering(metaclass=AnsweringMeta):
     """What to write instead of attributes that other libraries have in place of this class, its objects or factory."""
 
 
-def unknown_hyper_parameter(cls: Any, name: str, declared: Mapping[str, Any]) -> str:
-    """Return the message of the error about a name that no hyper-parameter of a component's class has."""
-    return unknown_name(cls.__name__, "hyper-parameter", name, declared, cls.other_names)
+def unknown_hyper_parameters(cls: Any, names: Iterable[str], declared: Mapping[str, Any]) -> str:
+    """Return the message of the error about names that no hyper-parameter of a component's class has."""
+    return unknown_names(cls.__name__, "hyper-parameter", names, declared, cls.other_names)
 
 
-def unknown_name(owner: str, kind: str, name: str, declared: Mapping[str, Any], other_names: OtherNames) -> str:
-    """Return the message of the error about an unknown name.
+def unknown_names(
+    owner: str, kind: str, names: Iterable[str], declared: Iterable[str], other_names: OtherNames | None = None
+) -> str:
+    """Return the message of the error about unknown names, all of a call.
 
     Args:
         owner: of the names, such as a class.
         kind: what they name, such as "argument".
+        names: the unknown ones, at least one.
+        declared: the known ones.
+        other_names: those of other libraries.
+    """
+    known = list(declared)
+    hints = {name: here_instead(name, known, other_names or {}) for name in names}
+    if len(hints) == 1:
+        ((name, hint),) = hints.items()
+        sentence = f"{hint}{' ' if hint.endswith('?') else '. '}There" if hint else "there"
+        return f"{owner}: unknown {kind} {name!r}; {sentence} are {', '.join(known)}"
+    listed = ", ".join(f"{name!r} ({hint})" if hint else repr(name) for name, hint in hints.items())
+    return f"{owner}: unknown {kind}s {listed}; there are {', '.join(known)}"
+
+
+def here_instead(name: str, declared: Iterable[str], other_names: OtherNames) -> str:
+    """Return what a name is here, "here it is ..." or "did you mean ...?"; empty where nothing is known or near.
+
+    Args:
         name: the unknown one.
         declared: the known ones.
         other_names: those of other libraries.
     """
-    hint = hint_for(name, declared, other_names)
-    same_words = [one for one in declared if sorted(one.split("_")) == sorted(name.split("_"))]
-    near = same_words or difflib.get_close_matches(name, declared, n=1, cutoff=NEAREST)
-    if near and not hint:
-        hint = f"did you mean {near[0]!r}? "
-    known = f"{'There' if hint else 'there'} are {', '.join(declared)}"
-    return f"{owner}: unknown {kind} {name!r}; {hint}{known}"
+    known = list(declared)
+    if hint := hint_for(name, dict.fromkeys(known), other_names):
+        return hint.removesuffix(". ")
+    same_words = [one for one in known if sorted(one.split("_")) == sorted(name.split("_"))]
+    near = same_words or difflib.get_close_matches(name, known, n=1, cutoff=NEAREST)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+class KnownNames(dict[str, T]):
+    """A mapping whose KeyError about an unknown name has the known ones.
+
+    Args:
+        values: by name.
+        owner: how users reach it, such as "training.groups".
+        kind: what the names are of, such as "parameter group".
+    """
+
+    def __init__(self, values: Mapping[str, T], owner: str, kind: str) -> None:
+        super().__init__(values)
+        self.owner, self.kind = owner, kind
+
+    def __missing__(self, name: str) -> T:
+        raise KeyError(unknown_names(self.owner, self.kind, [name], self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self), self.owner, self.kind)
 
 
 def answer_missing(owner: Any, name: str) -> Any:

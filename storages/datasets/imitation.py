@@ -87,8 +87,12 @@ def _starts(path: Path, arrays: Mapping[str, Any], name: str, count: int, steps:
         )
     indices = np.asarray(arrays[name]).reshape(-1)
     starts = [0, *indices[: count - 1].tolist(), steps]
-    if len(indices) not in (count - 1, count) or any(end <= begin for begin, end in pairwise(starts)):
-        raise DatasetError(f"{path}: {name} must be {count - 1} or {count} increasing numbers of steps below {steps}")
+    fits = len(indices) == count - 1 or (len(indices) == count and indices[-1] == steps)
+    if not fits or any(end <= begin for begin, end in pairwise(starts)):
+        raise DatasetError(
+            f"{path}: {name} must be {count - 1} increasing numbers of steps below {steps}, with or without {steps} "
+            f"behind them"
+        )
     return starts
 
 

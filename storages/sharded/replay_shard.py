@@ -163,7 +163,7 @@ def factory_of_shard(factory: Factory[Any], number: int, of: int) -> Factory[Any
     if not 0 <= number < of:
         raise ValueError(f"factory_of_shard: number must lie in [0, {of}), got {number}")
     given = factory.hyper_parameters
-    check_shardable(factory.cls, given)
+    check_shardable(factory.cls, given, of)
     parts: dict[str, Any] = {
         name: -(-given[name] // of) for name in ("size", "max_bytes") if given.get(name) is not None
     }
@@ -178,12 +178,13 @@ def directory_of_shard(directory: str | Path, number: int) -> Path:
     return Path(directory) / f"shard-{number}"
 
 
-def check_shardable(cls: type[Any], hyper_parameters: Mapping[str, Any]) -> None:
+def check_shardable(cls: type[Any], hyper_parameters: Mapping[str, Any], of: int | None = None) -> None:
     """Refuse a storage that cannot be a shard, because its sampling depends on the transitions of all shards.
 
     Args:
         cls: class of the storage.
         hyper_parameters: hyper-parameters of the storage.
+        of: number of shards among which they are to be divided; None where they are those of a shard.
 
     Raises:
         ValueError: it cannot be a shard; the message says why.
@@ -198,11 +199,24 @@ def check_shardable(cls: type[Any], hyper_parameters: Mapping[str, Any]) -> None
             f"of collection and learning where both are scheduled"
         )
     if issubclass(cls, PersistentEpisodicBuffer):
+        size = hyper_parameters.get("size")
+        share = "its share" if size is None or of is None else f"{-(-size // of):,} of the {size:,} transitions"
         raise ValueError(
             f"{name}: it draws from the segments in memory, which change, and not from all that it holds; use "
-            f"PERBuffer with directory="
+            f"PERBuffer with directory=, of which each shard holds {share} in memory, on a machine that has as much"
+            f"{_memory_here()}. For more than fits into the memory of all machines, leave {name} undivided, in one "
+            f"process"
         )
     if hyper_parameters.get("eta", 1.0) < 1 or hyper_parameters.get("adapt_eta", False):
         raise ValueError(
             f"{name}: the newest transitions of each shard are not the newest of all; give it eta=1, or use PERBuffer"
         )
+
+
+def _memory_here() -> str:
+    """Return the memory of this machine in a parenthesis; nothing where the operating system does not tell."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return ""
+    return f" (this one has {total / 2**30:.0f} GiB)"

@@ -1,7 +1,9 @@
 """The examples: each trains by a function call, and is a script with an option for each of its arguments."""
 
 import importlib.util
+import os
 import runpy
+import signal
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -32,6 +34,7 @@ from examples import (
     td3_pendulum,
     trpo_cartpole,
 )
+from pytorchrl.commands.shared import STOPPED
 from pytorchrl.experiments import RunFolder
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.scheme import evaluate
@@ -104,6 +107,30 @@ def test_an_example_trains_by_a_function_call_and_its_run_resumes(name: str, tmp
     learner = prl.Learner.resume(tmp_path / "run", data=data, target_steps=1_500)
     assert learner.run()
     learner.close()
+
+
+def test_an_example_that_a_signal_stopped_ends_with_the_status_of_the_commands(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    step = prl.Learner.step
+
+    def interrupted_step(learner: prl.Learner) -> None:
+        step(learner)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(prl.Learner, "step", interrupted_step)
+    script = str(ROOT / "examples" / "dqn_cartpole.py")
+    monkeypatch.setattr(sys, "argv", [script, "--log-dir", str(tmp_path / "run")])
+    with pytest.raises(SystemExit, match=f"^{STOPPED}$"):
+        runpy.run_path(script, run_name="__main__")
+    assert RunFolder(tmp_path / "run").checkpoint_file.is_file()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_tells_a_job_scheduler_that_it_was_stopped(name: str) -> None:
+    lines = (ROOT / "examples" / f"{name}.py").read_text("utf-8").splitlines()
+    assert lines[-2] == "    if learner.was_interrupted:"
+    assert lines[-1].startswith(f"        raise SystemExit({STOPPED})")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

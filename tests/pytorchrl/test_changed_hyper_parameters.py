@@ -291,3 +291,43 @@ def test_a_class_may_set_its_hyper_parameters_while_it_is_made() -> None:
     algorithm: Any = scheme.algorithm
     assert (algorithm.gamma, algorithm.bonus, algorithm.changed_parameters) == (0.5, 0.25, {})
     scheme.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("learning_rate", "DQN: there is no hyper-parameter 'learning_rate', .*; here it is lr"),
+        ("huber_treshold", "so that setting it changes nothing; did you mean 'huber_threshold'"),
+    ],
+)
+def test_an_attribute_that_is_nearly_a_hyper_parameter_is_set_with_a_warning(name: str, message: str) -> None:
+    with dqn() as scheme:
+        algorithm: Any = scheme.algorithm
+        with pytest.warns(UserWarning, match=message) as warned:
+            setattr(algorithm, name, 3.0)
+        assert [one.filename for one in warned] == [__file__]
+        assert (getattr(algorithm, name), algorithm.changed_parameters) == (3.0, {})
+
+
+class KeepsItsOwn(prl.DQN):
+    """Sets attributes of names of other libraries before it is made, and others after."""
+
+    def __init__(self, device: Any, actor: Any, envs: Any) -> None:
+        super().__init__(device, actor, envs)
+        self.learning_rate = 0.1
+
+    def set_later(self) -> None:
+        self.learning_rate, self.returns_seen, self._tau = 0.2, 3, 0.5
+
+
+def test_a_class_sets_attributes_of_its_own_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    scheme = prl.Scheme(
+        KeepsItsOwn.create_factory(),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(4,)),
+        prl.ReplayBuffer.create_factory(size=50),
+        CARTPOLE,
+    )
+    algorithm: Any = scheme.algorithm
+    algorithm.set_later()
+    assert (algorithm.learning_rate, algorithm.returns_seen, list(recwarn)) == (0.2, 3, [])
+    scheme.close()

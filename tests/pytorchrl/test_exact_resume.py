@@ -45,7 +45,7 @@ def off_policy(
     )
 
 
-ACTOR = ("memory", "noisy", "dueling", "normalize_observations", "body", "per_network")
+ACTOR = ("memory", "noisy", "dueling", "normalize_observations", "body", "per_network", "feature_extractor")
 ENVS = ("env_kwargs", "wrappers", "mode", "replay_on_resume")
 EVALUATED = {"test_every": 70, "num_test_episodes": 2}
 
@@ -266,6 +266,15 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
         target_update_interval=4,
         action_features=4,
         num_bins=9,
+    ),
+    "DrQV2 of shifted frames, with priorities and n steps": off_policy(
+        prl.DrQV2,
+        priorities(transforms={OBS: prl.RandomShift(2, interpolate=True)}),
+        "pytorchrl/PixelPendulum-v0",
+        env_kwargs={"size": 36, "max_episode_steps": 22},
+        feature_extractor="nature_convolutions",
+        feature_size=5,
+        **EVALUATED,
     ),
     "TD3 with a memory, stopped in the middle of its delay": td3(4, memory="lstm"),
     "NAF with priorities and n steps": naf(),

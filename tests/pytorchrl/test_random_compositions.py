@@ -47,6 +47,7 @@ MEMORIES: dict[str, list[Any]] = {
     "R2D2": ["gru", "lstm", *OWN_MEMORIES],
     "DreamerV3": ["gru"],
     "CrossQ": [None],
+    "DrQV2": [None],
     "MRQ": [None],
     "SPR": [None],
     "BBF": [None],

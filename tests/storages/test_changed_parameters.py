@@ -15,6 +15,7 @@ from storages import (
     PERBuffer,
     PersistenceError,
     PersistentEpisodicBuffer,
+    ReplayBuffer,
     SampleError,
     Storage,
 )
@@ -250,3 +251,44 @@ def test_batches_of_shards_follow_a_changed_discount_factor() -> None:
     for given in ({"batches_at_once": 1, "rounds_ahead": 0}, {}):
         for batch in drawn(0.25, **given):
             assert set(batch["Discount"].flatten().tolist()) <= {0.0, 0.25, 0.25**2, 0.25**3}
+
+
+def test_a_hyper_parameter_assigned_to_a_storage_is_checked_used_and_kept() -> None:
+    storage: Any = PERBuffer("cpu", None, ALGORITHM, None, 40, **PRIORITIES)
+    storage.beta = 0.7
+    assert (storage.sampler.beta, storage.changed_parameters) == (0.7, {"beta": 0.7})
+    with pytest.raises(ValueError, match="PERBuffer: beta must lie in"):
+        storage.beta = 3.0
+    with pytest.raises(ValueError, match="PERBuffer: size is fixed once the object is made"):
+        storage.size = 50
+    assert (storage.beta, storage.size) == (0.7, 40)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "message"),
+    [
+        (ReplayBuffer, "beta", "ReplayBuffer: there is no hyper-parameter 'beta', .*; here it is beta of PERBuffer"),
+        (PERBuffer, "beta_schedule", "here it is beta, which may be a LinearSchedule"),
+        (PERBuffer, "uniformshare", "did you mean 'uniform_share'"),
+    ],
+)
+def test_an_attribute_of_a_storage_that_changes_nothing_warns(cls: Any, name: str, message: str) -> None:
+    storage = cls.create_factory(size=40)("cpu", None, ALGORITHM, None)
+    with pytest.warns(UserWarning, match=message):
+        setattr(storage, name, 0.5)
+
+
+class HasItsOwnInit(ReplayBuffer):
+    """Sets attributes of its own after the ``__init__`` of the base class."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.beta = 0.5
+
+
+def test_a_storage_may_set_attributes_of_its_own_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    made = [HasItsOwnInit.create_factory(size=40)("cpu", None, ALGORITHM, None)]
+    made.append(HasItsOwnInit("cpu", None, ALGORITHM, None, 40))
+    for storage in made:
+        storage.draws_seen = 3  # type: ignore[attr-defined]
+    assert ([storage.beta for storage in made], list(recwarn)) == ([0.5, 0.5], [])

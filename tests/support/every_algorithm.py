@@ -107,6 +107,7 @@ OFF_POLICY: dict[str, Any] = {
     "MPO": (prl.MPO, {"num_samples": 3, "target_update_interval": 2}, ["bounded"]),
     "MPODiscrete": (prl.MPODiscrete, {}, ["discrete"]),
     "TD3": (prl.TD3, {}, ["bounded"]),
+    "DrQV2": (prl.DrQV2, {"feature_size": 4}, ["bounded"]),
     "MRQ": (
         prl.MRQ,
         {"target_update_interval": 2, "action_features": 4, "num_bins": 7, "optimizer": prl.Adam()},

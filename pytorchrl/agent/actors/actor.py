@@ -19,7 +19,7 @@ from pytorchrl.agent.actors.float32_conversion import Float32Conversion
 from pytorchrl.agent.actors.layers.linear_layers import Initialisation, NoisyLinear, linear_layer
 from pytorchrl.agent.actors.layers.mlp import Activation, Layers
 from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
-from pytorchrl.agent.actors.network import Ensemble, Network
+from pytorchrl.agent.actors.network import Ensemble, NamedNetworks, Network
 from pytorchrl.agent.actors.per_network import (
     check_late_action,
     check_per_network,
@@ -89,9 +89,9 @@ class Actor(Component, nn.Module):
             them.
         feature_extractor: "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", the same without the fully connected
             layer, which ``hidden_sizes`` or dueling streams replace ("nature_convolutions", "small_convolutions",
-            "impala_convolutions", and "wide_impala_convolutions" with four times its channels), "embedding",
-            "identity", or a module class or function of the observation space; "auto" takes a CNN for images, the small
-            one where they are too small for Nature's, and one-hot or flattened vectors for all else.
+            "impala_convolutions", "wide_impala_convolutions" with four times its channels, and "drq_convolutions"),
+            "embedding", "identity", or a module class or function of the observation space; "auto" takes a CNN for
+            images, the small one where they are too small for Nature's, and one-hot or flattened vectors for all else.
         normalize_observations: subtract the running mean of the observations collected so far, divide by their standard
             deviation, and clip to [-10, 10]. All copies of the environment, evaluation and target networks share these
             statistics, which are saved with the weights. Without environments, they are those of the data set.
@@ -191,7 +191,7 @@ class Actor(Component, nn.Module):
         extractors = values_of_setting(self, "feature_extractor")
         takes_own = not all(isinstance(named(extractor), str) for extractor in extractors)
         self._conversion = Float32Conversion(self.encoded_space, normalised, converts=not takes_own)
-        self.networks = nn.ModuleDict()
+        self.networks = NamedNetworks()
         """The networks that the algorithm made, by name."""
         self.generator = make_generator(self.device)
         """Random generator of the noise inside networks."""
@@ -294,6 +294,21 @@ class Actor(Component, nn.Module):
                 action_mask=self.mask,
             )
             return self._named(name, Network(body, head.build(body.output_size, self)))
+
+    def make_encoder(self, name: str) -> Network:
+        """Make and register the feature extractor alone, for networks of ``vectors`` that share its features.
+
+        ``latents = encoder(rows.now)`` is (N, features), computed once for all networks that take
+        ``Observations(latents)``; ``latents.detach()`` leaves the encoder to the losses of others. It has no memory.
+
+        Args:
+            name: of the network, in the actor's state dict.
+
+        Raises:
+            ValueError: a network of this name exists already.
+        """
+        with settings_of_network(self, name):
+            return self._named(name, Network(self._body(()), nn.Identity()))
 
     def make_body(self, name: str, normalization: nn.Module) -> Body:
         """Make and register the layers from observations to features, without memory and head.

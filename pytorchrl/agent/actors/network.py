@@ -19,6 +19,16 @@ from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
 from pytorchrl.agent.actors.view import AnyBody, Observations, View
 from pytorchrl.agent.ops.dispatch import is_acting
 from pytorchrl.agent.ops.layers import are_plain, hidden_layers
+from storages.component.other_names import unknown_names
+
+
+class NamedNetworks(nn.ModuleDict):
+    """Networks by name, with the known names in the KeyError about another."""
+
+    def __getitem__(self, key: str) -> nn.Module:
+        if key not in self:
+            raise KeyError(unknown_names("actor.networks", "network", [key], self))
+        return super().__getitem__(key)
 
 
 class Network(nn.Module):

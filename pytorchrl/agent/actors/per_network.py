@@ -1,13 +1,14 @@
 """Settings of single networks, in place of those that an actor has for all."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from pytorchrl.agent.actors.stacked_memory import OF_ONE_NETWORK
 from storages.component.annotations import conform_named
 from storages.component.declared import hyper_parameters_of
+from storages.component.other_names import unknown_names
 
 SETTINGS = (
     "hidden_sizes",
@@ -89,11 +90,5 @@ def refuse_unknown_networks(actor: Any, owner: str) -> None:
     """
     unknown = [name for name in actor.per_network or {} if name not in actor.networks]
     if unknown:
-        raise ValueError(
-            f"{type(actor).__name__}: per_network names {_listed(unknown)}, but the networks of {owner} are "
-            f"{_listed(actor.networks)}"
-        )
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))
+        place = f"{type(actor).__name__}: per_network of {owner}"
+        raise ValueError(unknown_names(place, "network", unknown, actor.networks))

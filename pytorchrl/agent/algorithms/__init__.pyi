@@ -4,6 +4,7 @@ from pytorchrl.agent.algorithms.actor_critic.acer import ACER as ACER
 from pytorchrl.agent.algorithms.actor_critic.acer_continuous import ACERContinuous as ACERContinuous
 from pytorchrl.agent.algorithms.actor_critic.crossq import CrossQ as CrossQ
 from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG as DDPG
+from pytorchrl.agent.algorithms.actor_critic.drq_v2 import DrQV2 as DrQV2
 from pytorchrl.agent.algorithms.actor_critic.hyar import HyAR as HyAR
 from pytorchrl.agent.algorithms.actor_critic.mmesac import DEMMESAC as DEMMESAC
 from pytorchrl.agent.algorithms.actor_critic.mmesac import MMESAC as MMESAC

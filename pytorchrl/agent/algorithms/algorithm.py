@@ -14,7 +14,6 @@ from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.per_network import refuse_unknown_networks
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms import checks
-from pytorchrl.agent.algorithms.assignments import assign, set_directly
 from pytorchrl.agent.algorithms.checks import SCALED, ActionKind
 from pytorchrl.agent.algorithms.compiling import NO_LOSSES, check_compiles, compute, not_compiled
 from pytorchrl.agent.algorithms.needs import Needs
@@ -62,8 +61,6 @@ class Algorithm(Changeable, ABC):
     """
 
     context = ("device", "actor", "envs")
-    _assignable: frozenset[str] = frozenset()
-    """Names of the hyper-parameters; empty until the object is made, while `build` may set them."""
     other_names, other_methods, role = ALGORITHM_NAMES, ALGORITHM_METHODS, ROLE
     unchangeable = frozenset({"optimizer", "optimizers", "compile"})
 
@@ -95,7 +92,7 @@ class Algorithm(Changeable, ABC):
     num_test_episodes: Count = 10
 
     if not TYPE_CHECKING:  # for which each attribute would exist
-        __new__, __getattr__, __setattr__, _set = new_of_parts, answer_missing, assign, set_directly
+        __new__, __getattr__ = new_of_parts, answer_missing
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -14,6 +14,7 @@ from pytorchrl.agent.algorithms.training import TrainingState
 from pytorchrl.agent.envs.spaces import HybridBox, UnsupportedSpaceError, check_real_actions, check_widths
 from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Optimizer
+from storages.component.other_names import unknown_names
 
 if TYPE_CHECKING:
     from pytorchrl.agent.actors.view import View
@@ -44,10 +45,7 @@ def check_training(training: TrainingState, algorithm: object, actor: nn.Module)
             )
     unknown = [name for name in getattr(algorithm, "optimizers", None) or {} if name not in training.groups]
     if unknown:
-        raise ValueError(
-            f"{owner}: optimizers names {', '.join(map(repr, unknown))}, but the parameter groups are "
-            f"{', '.join(map(repr, training.groups))}"
-        )
+        raise ValueError(unknown_names(f"{owner}: optimizers", "parameter group", unknown, training.groups))
     clips = any(group.max_grad_norm_name == "max_grad_norm" for group in training.groups.values())
     if not clips and (norm := getattr(algorithm, "max_grad_norm", None)) is not None:
         raise ValueError(

@@ -31,7 +31,9 @@ from storages.transition import (
 class Rows:
     """The N steps of a batch, one per row: of transitions, sequences, or padded or packed episodes.
 
-    Weights of networks must not change while rows are in use, because features of observations are cached.
+    ``rows.now`` are the observations (OBS) as networks take them, ``network(rows.now)``, and ``rows.next`` those that
+    followed (OBS2); ``rows[REW]`` is another field, (N, ...). Weights of networks must not change while rows are in
+    use, because features of observations are cached.
 
     Args:
         batch: of a storage; not modified.
@@ -53,7 +55,7 @@ class Rows:
     def _make_views(self) -> None:
         self._unrolling = Unrolling(self._seen, self.batch) if self._is_sequential else None
         self.now: View = self._observations(OBS) if self._unrolling is None else SequenceSteps(self._unrolling)
-        """OBS."""
+        """The observations (OBS), as networks take them."""
 
     def _observations(self, key: str) -> Observations:
         return Observations(self._seen[key], self.batch[key])
@@ -71,7 +73,7 @@ class Rows:
 
     @cached_property
     def next(self) -> View:
-        """OBS2."""
+        """The observations that followed (OBS2), as networks take them."""
         return self._observations(OBS2) if self._unrolling is None else NextSequenceSteps(self._unrolling)
 
     @property

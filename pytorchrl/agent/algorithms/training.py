@@ -13,15 +13,16 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.network import make_target
 from pytorchrl.agent.algorithms.parameter_group import ParameterGroup
 from pytorchrl.agent.optimizers import FlatParameters
+from storages.component.other_names import KnownNames
 
 
 class TrainingState:
     """Register of everything that an algorithm trains."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, ParameterGroup] = {}
+        self.groups: dict[str, ParameterGroup] = KnownNames({}, "training.groups", "parameter group")
         self.targets: dict[str, Target] = {}
-        self.variables: dict[str, nn.Parameter] = {}
+        self.variables: dict[str, nn.Parameter] = KnownNames({}, "training.variables", "variable")
         self.counters: dict[str, int] = {"updates": 0}
         self._built: dict[str, bool] = {}
         self._loaded: dict[str, bool] = {}

@@ -69,11 +69,11 @@ class VecEnv(StandaloneComponent, Closing):
         backend: library whose vector environment an id names: "envpool" or "ale"; "gymnasium" for neither.
         wrappers: applied to each copy, first to last: names of gymnasium's wrappers (``"FlattenObservation"``) and of
             ``ScaleReward``, ``TerminalReward``, ``SelectObservation``, ``BoundAction``, ``RoundAction``,
-            ``FlattenAction``, ``JoinActions``, ``RandomizeAction``, ``FlickerFrames``, ``EpisodicLife``,
-            ``FireOnReset`` and ``ObserveActionMask``, pairs of such a name and its arguments
-            (``("FrameStackObservation", {"stack_size": 4})``), or callables from an environment to an environment.
-            Around a vector environment, those of ``gymnasium.wrappers.vector``. A composition of names alone can be
-            resumed from its run folder.
+            ``FlattenAction``, ``JoinActions``, ``RepeatAction``, ``RandomizeAction``, ``FlickerFrames``,
+            ``EpisodicLife``, ``FireOnReset``, ``ObserveActionMask`` and ``ObservePixels``, pairs of such a name and its
+            arguments (``("FrameStackObservation", {"stack_size": 4})``), or callables from an environment to an
+            environment. Around a vector environment, those of ``gymnasium.wrappers.vector``. A composition of names
+            alone can be resumed from its run folder.
         env_kwargs: arguments of ``gymnasium.make`` (or of the callable, ``envpool.make``, ``AtariVectorEnv``).
         stacked_frames: number of frames that are stacked in an observation, the newest last, so that storages keep each
             frame once; a dict for some leaves of dict observations. None detects gymnasium's ``FrameStackObservation``

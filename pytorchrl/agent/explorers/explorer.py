@@ -171,6 +171,14 @@ class Explorer(Setting, ABC):
         action = self.act(lambda: distribution, exploration)
         return action, distribution.log_prob(action)
 
+    def log_prob(self, output: Any, action: Tensor, exploration: Exploration) -> Tensor:
+        """Return the log probabilities (densities) (E, 1) with which :meth:`act` chooses actions (E, *action).
+
+        Raises:
+            NotImplementedError: they are not known in closed form, or the actions have none.
+        """
+        raise NotImplementedError(f"{self!r} gives no probabilities of actions")
+
     def check_output(self, output: Any) -> None:
         """Refuse an output of a kind that :meth:`act` cannot use, before the first observation.
 

@@ -58,6 +58,20 @@ class EpsilonGreedy(Explorer):
         """Return the probability of a random action, one number for all environments or (E, 1)."""
         return exploration.at(self.epsilon)
 
+    def log_prob(self, output: Any, action: Tensor, exploration: Exploration) -> Tensor:
+        """(E, 1), of discrete actions: epsilon over the number allowed, and 1 - epsilon for the greedy one."""
+        self.check_output(output)
+        if not has_attribute(output, "values"):
+            return super().log_prob(output, action, exploration)
+        epsilon = torch.as_tensor(self.probability(exploration), dtype=torch.float64, device=action.device)
+        allowed = exploration.allowed
+        uniform = 1 / torch.as_tensor(output.values.shape[1], dtype=torch.float64, device=action.device)
+        if allowed is not None:
+            flags = allowed().flags.double()
+            uniform = flags.gather(1, action) / flags.sum(1, keepdim=True)
+        probability: Tensor = epsilon * uniform + (1 - epsilon) * (action == output.greedy())
+        return probability.log()
+
     def check_output(self, output: Any) -> None:
         """Refuse an output that is not action values."""
         if not has_attribute(output, "greedy"):
@@ -112,6 +126,12 @@ class UniformUntil(Explorer):
         if exploration.steps < self.steps:
             return exploration.uniform_actions() if self.first is None else self.first.act(output, exploration)
         return self.then.act(output, exploration)
+
+    def log_prob(self, output: Any, action: Tensor, exploration: Exploration) -> Tensor:
+        """(E, 1), of the explorer after these steps."""
+        if exploration.steps < self.steps:
+            return super().log_prob(output, action, exploration)
+        return self.then.log_prob(output, action, exploration)
 
     def check_output(self, output: Any) -> None:
         """Refuse an output that one of the explorers cannot use."""

@@ -24,6 +24,12 @@ class Sample(Explorer):
         action: Tensor = distribution.sample(exploration.generator)
         return action
 
+    def log_prob(self, output: Any, action: Tensor, exploration: Exploration) -> Tensor:
+        """(E, 1), under the distribution."""
+        self.check_output(output)
+        log_prob: Tensor = output.log_prob(action)
+        return log_prob
+
     def act_with_log_prob(self, distribution: Distribution, exploration: Exploration) -> tuple[Tensor, Tensor]:
         """Sample actions and compute their log probabilities (E, 1), at once where ``log_prob`` would give the same.
 
@@ -105,6 +111,15 @@ class Boltzmann(Explorer):
         # Above 0, where the noise would be infinite, and NaN at a temperature of 0.
         uniform.uniform_(torch.finfo(torch.float32).tiny, 1, generator=exploration.generator)
         return (values - exploration.at(self.temperature) * uniform.log_().neg_().log_()).argmax(1, keepdim=True)
+
+    def log_prob(self, output: Any, action: Tensor, exploration: Exploration) -> Tensor:
+        """(E, 1), of the softmax of the values."""
+        self.check_output(output)
+        temperature = exploration.at(self.temperature)
+        if not temperature:
+            return super().log_prob(output, action, exploration)
+        values: Tensor = output.values
+        return (values / temperature).log_softmax(1).gather(1, action)
 
     def check_output(self, output: Any) -> None:
         """Refuse an output without values of discrete actions."""

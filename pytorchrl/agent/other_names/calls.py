@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 import gymnasium as gym
 
 from storages.component.factory import Factory
-from storages.component.other_names import unknown_name
+from storages.component.other_names import unknown_names
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,10 +39,10 @@ def answering_calls(answer: Answer, *, by_name: bool = True) -> Callable[[Callab
             except TypeError as error:
                 cls = type(args[0])
                 place = cls.__name__ if method.__name__ == "__init__" else f"{cls.__name__}.{method.__name__}"
-                for name in kwargs:
-                    if by_name and name not in known and not takes_all:
-                        message = unknown_name(place, "argument", name, known, cls.other_names)  # type: ignore[attr-defined]
-                        raise TypeError(message) from None
+                unknown = [name for name in kwargs if name not in known]
+                if by_name and unknown and not takes_all:
+                    message = unknown_names(place, "argument", unknown, known, cls.other_names)  # type: ignore[attr-defined]
+                    raise TypeError(message) from None
                 raise TypeError(answer(cls, f"{place}: {error}", args[1:], kwargs)) from None
             return method(*args, **kwargs)
 

@@ -59,6 +59,10 @@ POLICY_METHODS: Mapping[str, str] = {
         "compute_actions choose_action batch_act",
         "action = policy(observation) is the action, policy(observation, deterministic=False) one that explores",
     ),
+    **_all(
+        "log_prob log_probs evaluate_actions get_distribution probabilities action_probability",
+        "policy.log_probability(observation, action) is its logarithm",
+    ),
     **_all("load from_checkpoint restore", "prl.load_policy(path) loads a policy"),
     **_all("save", "policies are saved by runs: learner.save_policy(path), or policy.export(path) for other programs"),
     **_all("learn train fit run", "prl.Learner.resume(log_dir, target_steps=200_000).run() trains the run further"),
@@ -88,6 +92,9 @@ ALGORITHM_METHODS: Mapping[str, str] = {
     **_all("replay_buffer rollout_buffer memory", "scheme.storage is the storage of the scheme that has both"),
     **_all("collect_rollouts collect", "the scheme collects: learner.step() collects until an update is due"),
     **_all("training framework resources", "hyper-parameters are arguments of create_factory, device is one of Scheme"),
+    **_all("networks modules models", 'algorithm.actor.networks has the networks by name, such as networks["policy"]'),
+    **_all("parameters named_parameters", "algorithm.actor.named_parameters() are those of its networks"),
+    **_all("groups param_groups parameter_groups", "training.groups of the algorithm has the parameter groups by name"),
 }
 """Of algorithms and of their factories."""
 ACTOR_METHODS: Mapping[str, str] = {

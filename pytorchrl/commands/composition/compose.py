@@ -16,7 +16,7 @@ from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import tell
 from storages import Storage
 from storages.component.factory import Factory
-from storages.component.other_names import hint_for
+from storages.component.other_names import here_instead
 
 
 def compose(
@@ -61,11 +61,12 @@ def compose(
         )
     known = {**inspect.signature(compose).parameters, **inspect.signature(Scheme).parameters}
     if unknown := sorted(others.keys() - inspect.signature(Scheme).parameters.keys()):
-        hint = hint_for(unknown[0], known, SCHEME_NAMES)
+        hints = {name: here_instead(name, known, SCHEME_NAMES) for name in unknown}
+        known_hints = ", ".join(hint if len(hints) == 1 else f"{name}: {hint}" for name, hint in hints.items() if hint)
         way_out = (
             "hyper-parameters are arguments of factories, such as prl.compose(prl.PPO.create_factory(lr=1e-3), env)"
         )
-        raise TypeError(f"compose: there is no argument {', '.join(unknown)}; {hint or way_out}".removesuffix(". "))
+        raise TypeError(f"compose: there is no argument {', '.join(unknown)}; {known_hints or way_out}")
     given = {"algorithm": algorithm, "actor": actor, "storage": storage, "env": env}
     factories = {kind: part for kind, part in given.items() if isinstance(part, Factory)}
     chosen = {

@@ -346,10 +346,11 @@ def _parser(add_help: bool) -> PartsParser:
     parser.add_argument(
         "--import",
         dest="imports",
-        action="append",
+        action="extend",
+        nargs="+",
         default=[],
         metavar="MODULE",
-        help="a module of yours, or a file, which defines classes or registers environments",
+        help="modules of yours, or files, which define classes or register environments",
     )
     return parser
 

@@ -111,7 +111,7 @@ def directory_of_episodes(path: Path) -> Path | None:
         CheckpointError: there is no checkpoint, it is damaged, or the directory may belong to another run.
     """
     file = file_of(path)
-    state = checkpoint.load(file, checkpoint.READING)
+    state = checkpoint.load(file, checkpoint.READING, is_mapped=True)
     try:
         if "archive" not in state["scheme"]["storage"]:
             return None

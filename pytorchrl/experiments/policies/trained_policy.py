@@ -20,6 +20,7 @@ from pytorchrl.agent.envs.wrappers.flat_observation import flattened
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.agent.global_generators import seeded
 from pytorchrl.agent.other_names import POLICY_METHODS
+from pytorchrl.experiments.policies.action_probabilities import log_probabilities
 from pytorchrl.experiments.policies.policy_export import export_policy
 from pytorchrl.experiments.policies.published_policies import find_policy
 from pytorchrl.experiments.runs import checkpoint
@@ -76,6 +77,8 @@ class TrainedPolicy(Answering):
     def reset(self) -> None:
         """Begin new episodes: reset the recurrent state, options and histories, which other policies do not have."""
         self._rhs: Any = None
+        self._before: tuple[Any, torch.Tensor] | None = None
+        """Recurrent state before the last observation, and where episodes began with it."""
         self._has_begun = False
         self._exploration: Exploration | None = None
 
@@ -119,10 +122,53 @@ class TrainedPolicy(Answering):
         self._exploration.starts = done
         self._exploration.rewards = self._rewards(rewards, begins)
         rhs = self.algorithm.actor.initial_memory(envs) if self._rhs is None else self._rhs
+        self._before = (rhs, done)
         acting = self.algorithm.acting_step(batch, rhs, done, self._exploration)
         self._rhs, self._has_begun = acting.rhs, True
         actions = self._env_actions(acting.env_action.cpu().numpy())
         return actions[0] if is_single else actions
+
+    def log_probability(self, observation: Any, action: Any) -> Any:
+        """Return the log probability with which the policy, exploring, chooses an action: its density in a Box.
+
+        It is that of ``policy(observation, deterministic=False)``, for logs of the policy: LOGP ("LogProbability") of
+        a data set. A policy with a memory gives it for the observation that it acted on last. An action that was
+        clipped to the bounds has the density at the bound.
+
+        Args:
+            observation: of one environment, or of E.
+            action: that of one environment, or (E, ...).
+
+        Returns:
+            A float, or (E,) float64.
+
+        Raises:
+            NotImplementedError: the exploration has no known probabilities, such as Gaussian noise and options.
+            ValueError: an observation or an action is not in the policy's space, or the memory is of another number of
+                environments.
+        """
+        batch, is_single = self.as_batch(observation)
+        envs = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
+        space: Any = self.action_space
+        chosen = np.asarray(action, space.dtype)
+        chosen = chosen[None] if is_single else chosen
+        if chosen.shape != (envs, *space.shape) or not all(one in space for one in chosen):
+            raise ValueError(
+                f"TrainedPolicy: action must be {'one' if is_single else f'{envs} actions'} of {space}, got {action!r}"
+            )
+        device = self.algorithm.device
+        rhs, done = self.algorithm.actor.initial_memory(envs), torch.ones((envs, 1), device=device)
+        if rhs is not None and self._before is not None:
+            rhs, done = self._before
+            if len(done) != envs:
+                raise ValueError(
+                    f"TrainedPolicy: got observations of {envs} environments, the memory is of {len(done)}; ask "
+                    f"for the probabilities of the observations that the policy acted on last"
+                )
+        exploration = Exploration(self.algorithm.codec, envs, device, 0, apart_from_training=True)
+        exploration.steps = exploration.target_steps = self.algorithm.target_steps
+        found = log_probabilities(self.algorithm, batch, rhs, done, chosen, exploration)
+        return float(found[0]) if is_single else found
 
     def export(self, path: str | os.PathLike[str]) -> Path:
         """Export the policy network, from observations to actions, for use without this toolkit.
@@ -243,7 +289,7 @@ def load_policy(
     path, device = find_policy(path), find_device(device)
     file = file_of(path)
     of_folder = RunFolder(path).read_config() if path.is_dir() else {}
-    state = checkpoint.load(file, checkpoint.READING)
+    state = checkpoint.load(file, checkpoint.READING, is_mapped=True)
     with as_checkpoint_error(file):
         config = state["config"]
         of_run = {name: value for name, value in (config | of_folder).items() if name in _OF_SCRIPTS}

@@ -118,12 +118,14 @@ def _os_error_of(error: BaseException | None) -> OSError | None:
     return error
 
 
-def load(path: Path, purpose: Purpose = RESUMING) -> dict[str, Any]:
+def load(path: Path, purpose: Purpose = RESUMING, *, is_mapped: bool = False) -> dict[str, Any]:
     """Load a file written by :func:`save`, with tensors on the CPU.
 
     Args:
         path: the file.
         purpose: what it is loaded for, which errors say.
+        is_mapped: map tensors into memory instead of reading them: those that are not used, such as the transitions of
+            a storage where weights are wanted, take none. Not for what is kept while a run may write the file.
 
     Raises:
         CheckpointError: the file does not exist, is damaged, has the format of another version, or is a model of
@@ -142,7 +144,9 @@ def load(path: Path, purpose: Purpose = RESUMING) -> dict[str, Any]:
             with warnings.catch_warnings():
                 # A sparse tensor, which no run saves, is refused below.
                 warnings.filterwarnings("ignore", message="Validating sparse tensor")
-                state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+                state: dict[str, Any] = torch.load(
+                    os.fspath(path), map_location="cpu", weights_only=True, mmap=is_mapped
+                )
             reason = _what_is_too_large(state, path.stat().st_size)
         except pickle.UnpicklingError:
             reason = "it contains objects other than tensors and plain data, which are not loaded"

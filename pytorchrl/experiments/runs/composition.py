@@ -160,7 +160,9 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
         CompositionError: the algorithm cannot be built from ``config.json`` alone.
     """
     folder = RunFolder(run)
-    config, state = folder.read_config(), checkpoint.load(folder.checkpoint_file, checkpoint.READING)
+    config = folder.read_config()
+    # Mapped: the transitions of a storage in the checkpoint are not needed.
+    state = checkpoint.load(folder.checkpoint_file, checkpoint.READING, is_mapped=True)
     with missing_modules_named(config):
         for refuse in (refuse_to_import, refuse_classes_of_a_script):
             refuse(config, "import the module that defines it, by --import MODULE, or make the scheme in a script")

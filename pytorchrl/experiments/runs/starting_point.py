@@ -44,7 +44,7 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
             f"continue its run by Learner.resume"
         )
     file = file_of(run)
-    state = checkpoint.load(file, checkpoint.READING)
+    state = checkpoint.load(file, checkpoint.READING, is_mapped=True)
     with as_checkpoint_error(file):
         config = state["config"]
         check_action_bounds(config, scheme.actor.action_space, file)

@@ -38,7 +38,7 @@ def import_modules(names: Sequence[str]) -> None:
     """Import modules that the user names.
 
     Args:
-        names: of modules, also in the working directory, or paths of files that end in ".py".
+        names: of modules, also in the working directory, or paths of files that end in ".py"; commas separate several.
 
     Raises:
         ValueError: there is no such module.
@@ -46,7 +46,7 @@ def import_modules(names: Sequence[str]) -> None:
     if "" not in sys.path:
         # As `python -m` does.
         sys.path.insert(0, "")
-    for name in names:
+    for name in filter(None, (part.strip() for given in names for part in given.split(","))):
         path = Path(name)
         if path.suffix == _SUFFIX:
             if not path.is_file() or not path.stem.isidentifier():

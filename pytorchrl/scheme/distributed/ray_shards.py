@@ -10,6 +10,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostError, OutOfMemoryError, RayActorError
 
 from pytorchrl.agent.global_generators import seed_process, seeds_of_processes
+from pytorchrl.scheme.distributed.workers import why_not_made
 from storages.component.factory import Factory
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sharded import Pending, ReplayShard, ShardGroup, ShardLostError, factory_of_shard
@@ -171,6 +172,6 @@ class _Answer:
             returned = ray.get(self.reference)
         except (RayActorError, ActorUnavailableError, ObjectLostError, OutOfMemoryError) as error:
             if isinstance(error, RayActorError) and error.actor_init_failed:
-                raise RuntimeError(f"shard {self._shard} could not be made: {error}") from error
+                raise RuntimeError(f"shard {self._shard} could not be made: {why_not_made(error)}") from error
             raise ShardLostError(f"shard {self._shard} died before it answered: {error}") from error
         return self._read(returned)

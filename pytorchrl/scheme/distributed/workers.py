@@ -1,6 +1,7 @@
 """A pool of Ray actors of one class, which replaces those that die."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -243,7 +244,7 @@ class Workers:
 
     def _replace(self, worker: int, error: Exception) -> None:
         if isinstance(error, RayActorError) and error.actor_init_failed:
-            raise WorkerDiedError(f"{self._title} {worker} could not be made: {error}") from error
+            raise WorkerDiedError(f"{self._title} {worker} could not be made: {why_not_made(error)}") from error
         if self._is_stopping_soon():
             self._lost.add(worker)
             raise WorkerLostError(f"{self._title} {worker} died: {error}") from error
@@ -271,6 +272,21 @@ class Workers:
                 return False
             time.sleep(0.02)
         return True
+
+
+def why_not_made(error: RayActorError) -> str:
+    """Return why Ray could not make a worker or shard; for a module that it cannot import, with the way out."""
+    text = str(error)
+    missing = re.search(r"No module named ['\"]([\w.]+)['\"]", text)
+    if missing is None:
+        return text
+    module, address = missing[1], re.search(r"\bip=([\w.:]+)", text)
+    machine, package = f" on machine {address[1]}" if address else "", module.partition(".")[0]
+    return (
+        f"its process{machine} cannot import the module {module!r}. Install it on all machines, or put its folder on "
+        f"PYTHONPATH there, before `ray start`; or send it, before the scheme is made: import ray, {package}; "
+        f'ray.init(address="auto", runtime_env={{"py_modules": [{package}]}})'
+    )
 
 
 def connect(address: str | None, needed: Mapping[str, float]) -> bool:

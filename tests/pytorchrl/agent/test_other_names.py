@@ -10,7 +10,7 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.commands.composition.options import unknown_option
 from pytorchrl.commands.composition.parts import actor_for, storage_for
 from storages.component.declared import hyper_parameters_of
-from storages.component.other_names import unknown_hyper_parameter
+from storages.component.other_names import unknown_hyper_parameters
 from tests.pytorchrl.agent.names_of_libraries import LIBRARIES, answers
 
 
@@ -19,7 +19,7 @@ def answer_of(cls: type[Any], name: str) -> str:
     declared = hyper_parameters_of(cls)
     if name in declared:
         return "same"
-    message = unknown_hyper_parameter(cls, name, declared)
+    message = unknown_hyper_parameters(cls, [name], declared)
     found = re.search(
         r"here it is (no setting|\w+)(?:[^;.]*? of (?:the )?(actor|algorithm|storage|[A-Z]\w+))?", message
     )

@@ -1,5 +1,6 @@
 """Single networks and parameter groups have settings and optimisers of their own."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def test_recurrent_networks_have_them_too() -> None:
     [
         (
             {"critic": {"hidden_sizes": (9,)}},
-            "per_network names 'critic', but the networks of SAC are 'policy', 'critics'",
+            "per_network of SAC: unknown network 'critic'; did you mean 'critics'\\? There are policy, critics",
         ),
         (
             {"critics": {"hidden_size": (9,)}},
@@ -117,9 +118,24 @@ def test_a_group_has_its_own_optimiser() -> None:
 
 def test_optimisers_of_groups_that_there_are_not_are_refused() -> None:
     with pytest.raises(
-        ValueError, match="DDPG: optimizers names 'critic', but the parameter groups are 'policy', 'critics'"
+        ValueError,
+        match="optimizers: unknown parameter group 'critic'; did you mean 'critics'\\? There are policy, critics",
     ):
         made(prl.DDPG, continuous(), algorithm={"optimizers": {"critic": prl.AdamW()}})
+
+
+def test_networks_and_groups_of_other_names_are_answered_with_the_known_ones() -> None:
+    algorithm = made(prl.SAC, continuous())
+    with pytest.raises(KeyError, match=r"actor.networks: unknown network 'polcy'; did you mean 'policy'\?"):
+        algorithm.actor.networks["polcy"]
+    with pytest.raises(
+        KeyError, match=r"training.groups: unknown parameter group 'alpha'; there are policy, critics, "
+    ):
+        algorithm.training.groups["alpha"]
+    with pytest.raises(AttributeError, match=r"algorithm.actor.networks has the networks by name"):
+        algorithm.networks["policy"]
+    assert [name in algorithm.actor.networks for name in ("policy", "polcy")] == [True, False]
+    assert list(copy.deepcopy(algorithm.training.groups)) == ["policy", "critics", "log_alpha"]
 
 
 def test_a_run_with_both_resumes_from_its_folder(tmp_path: Path) -> None:

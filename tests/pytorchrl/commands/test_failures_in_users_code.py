@@ -68,3 +68,35 @@ def test_an_error_of_the_toolkit_itself_is_one_line(monkeypatch: pytest.MonkeyPa
         main()
     assert str(ended.value.code).startswith("error: ")
     assert "Traceback" not in str(ended.value.code)
+
+
+MISTAKEN = """
+import pytorchrl as prl
+
+
+class Hasty(prl.DQN):
+    def build(self):
+        super().build()
+        prl.DQN.create_factory({argument})
+"""
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [("lr=-1", "error: ValueError: DQN: lr must be at least 0"), ("lt=1", "error: TypeError: DQN: unknown hyper-para")],
+)
+def test_a_value_that_users_code_gives_is_shown_with_its_line_and_no_frames_of_the_toolkit(
+    argument: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = f"mistaken_{argument[:2]}"
+    Path(f"{module}.py").write_text(MISTAKEN.format(argument=argument))
+    given = ["train", "--algorithm", "Hasty", "--env", "CartPole-v1", "--import", f"{module}.py", "--steps", "60"]
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", *given])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    lines = str(ended.value.code).splitlines()
+    assert [line for line in lines if line.startswith("  File")] == [
+        f'  File "{tmp_path}/{module}.py", line 8, in build'
+    ]
+    assert any(line.startswith(said) for line in lines)

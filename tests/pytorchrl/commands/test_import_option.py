@@ -312,3 +312,18 @@ def test_networks_are_found_in_the_modules_of_a_run_that_are_imported_already(
     Path("run/config.json").write_text(json.dumps(config | {"imports": ["another"]}))
     with pytest.raises(prl.CompositionError, match="composed with the class or function Wide"):
         prl.load_policy("run")
+
+
+@pytest.mark.usefixtures("no_modules_imported")
+@pytest.mark.parametrize(
+    "given", [["--import", "part_one.py", "part_two.py"], ["--import", "part_one.py,part_two"]], ids=["words", "commas"]
+)
+def test_several_modules_are_imported_by_one_option(
+    given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("part_one.py").write_text("import pytorchrl as prl\n\n\nclass FirstDQN(prl.DQN):\n    pass\n")
+    Path("part_two.py").write_text("import gymnasium\n\ngymnasium.register('Second-v0', lambda: None)\n")
+    run = described_run([*given, "--algorithm", "FirstDQN", "--env", "Second-v0", "--steps", "10"])
+    assert run.parts.algorithm.name == "FirstDQN"
+    assert [Path(name).stem for name in user_modules._imported] == ["part_one", "part_two"]

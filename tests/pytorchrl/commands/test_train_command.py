@@ -16,6 +16,7 @@ from pytorchrl.commands.composition.parts import TextError, make_parts, part_nam
 from pytorchrl.commands.composition.presets import preset_of
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from storages import Storage
+from storages.persistent.log.lock import Lock
 from tests.support.data_sets import recorded
 
 SMALL = ("--actor.hidden-sizes", "8", "--algorithm.start-steps", "40", "--algorithm.test-every", "100")
@@ -267,6 +268,25 @@ def test_runs_of_seeds_that_have_finished_are_not_opened_again(
     # Another composition is refused, as that of an unfinished run.
     with pytest.raises(SystemExit, match=r"algorithm.gamma: 0.5 here, 0.99 in the checkpoint"):
         command(monkeypatch, *arguments, "--steps", "60", "--seeds", "1", "--algorithm.gamma", "0.5")
+
+
+def test_a_seed_whose_folder_is_in_use_is_left_out_and_named_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["train", "--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "60", "--log-dir", "runs"]
+    Path("runs/seed-1").mkdir(parents=True)
+    lock = Lock(Path("runs/seed-1"))
+    with pytest.raises(SystemExit, match=r"^error: seed 1 left out, as in use.* runs/seed-1 is in use by process"):
+        command(monkeypatch, *arguments, "--seeds", "1", "2")
+    shown = capsys.readouterr()
+    assert "runs/seed-1: seed 1 is left out, as its folder is in use" in shown.err
+    assert "Learning curve: runs/learning_curve.png" in shown.out
+    assert RunFolder("runs/seed-2").checkpoint_file.is_file()
+    assert [path.name for path in Path("runs/seed-1").glob("*.json*")] == []
+    lock.release()
+    command(monkeypatch, *arguments, "--seeds", "1", "2")
+    assert RunFolder("runs/seed-1").checkpoint_file.is_file()
 
 
 def test_callbacks_are_given_with_arguments_and_each_seed_has_its_own(

@@ -20,7 +20,7 @@ def answer(folder: Path, **returns: Sequence[float]) -> str:
 def test_a_clear_difference_over_few_seeds_is_not_sure(tmp_path: Path) -> None:
     assert answer(tmp_path, DQN=(10, 20, 30), PPO=(40, 50, 60)) == (
         "PPO is ahead of DQN: 50.0 (95% interval [40.0, 60.0], 3 seeds) against 20.0 (95% interval [10.0, 30.0], 3 "
-        "seeds). A run of PPO scores more than one of DQN with a probability of 1.00 [1.00, 1.00]. 3 seeds are too few "
+        "seeds). A run of PPO scores more than one of DQN with a probability of 1.00. 3 seeds are too few "
         "to be sure of it: for a difference of this size, 6 of each are needed."
     )
 
@@ -28,6 +28,7 @@ def test_a_clear_difference_over_few_seeds_is_not_sure(tmp_path: Path) -> None:
 def test_a_clear_difference_over_many_seeds_is_concluded(tmp_path: Path) -> None:
     found = answer(tmp_path, DQN=range(10), PPO=range(20, 30))
     assert found.startswith("PPO is ahead of DQN: ")
+    assert "with a probability of 1.00 [1.00, 1.00]. " in found
     assert found.endswith("There are enough seeds to conclude that it is better.")
 
 
@@ -42,6 +43,12 @@ def test_the_best_is_compared_with_the_next_whatever_the_baseline_is(tmp_path: P
         ({"DQN": (5,)}, "DQN reaches 5.00 (1 seed). One seed does not show how much others would differ"),
         ({"DQN": (5, 6, 7)}, "there is nothing to compare it with"),
         ({"DQN": (5, 6), "PPO": (5, 6)}, "This shows no difference between the two."),
+        ({"DQN": (5, 6), "PPO": (5, 6)}, "DQN has the same mean as PPO: 5.50 (95% interval"),
+        ({"DQN": (1, 2, 9), "PPO": (1, 2, 10)}, "PPO is ahead of DQN"),
+        ({"DQN": (0, 5), "PPO": (2, 4)}, "PPO has a higher mean than DQN"),
+        ({"DQN": (0, 5), "PPO": (2, 4)}, "with a probability of 0.50 [0.00, 1.00]. This shows no difference"),
+        ({"DQN": (5, 5, 5), "PPO": (1, 1, 90)}, "Most of its runs score less, so that its mean alone does not make"),
+        ({"DQN": (5, 5), "PPO": (1, 2)}, "DQN is ahead of PPO: 5.00 (2 seeds) against 1.50 (95% interval [1.00, 2.00]"),
         ({"DQN": (5,), "PPO": (6,)}, "One seed is too few to be sure of it"),
     ],
 )

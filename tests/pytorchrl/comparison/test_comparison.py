@@ -369,3 +369,35 @@ def test_groups_without_a_common_environment_are_not_drawn(tmp_path: Path) -> No
     assert comparison.improvements == ()
     with pytest.raises(ValueError, match="no group has runs in all of A-v0, B-v0; compare each environment separately"):
         prl.draw_comparison(comparison, tmp_path / "intervals.png")
+
+
+@pytest.mark.parametrize(
+    "given", ["DQN, epsilon=0.1, double=True", "DQN,\nepsilon=0.1,\ndouble=True", "DQN,epsilon=0.1, double=True"]
+)
+def test_the_baseline_may_be_copied_from_the_lines_of_a_table(given: str, tmp_path: Path) -> None:
+    for number, settings in enumerate(({"epsilon": 0.1, "double": True}, {"epsilon": 0.2, "double": False})):
+        evaluated_run(tmp_path / f"{number}", [(1000, number)], settings=settings)
+    assert prl.compare_runs([tmp_path], baseline=given).baseline == "DQN, epsilon=0.1, double=True"
+
+
+def test_modules_that_runs_imported_are_no_setting_of_theirs(tmp_path: Path) -> None:
+    for number, epsilon in enumerate((0.1, 0.2)):
+        evaluated_run(tmp_path / f"{number}", [(1000, 1)], settings={"epsilon": epsilon}, imports=[f"module_{number}"])
+    comparison = prl.compare_runs([tmp_path])
+    assert [result.name for result in comparison.results] == ["DQN, epsilon=0.1", "DQN, epsilon=0.2"]
+    assert not any("module_0" in note for note in comparison.notes)
+
+
+def test_a_mean_of_the_last_ten_of_fewer_measurements_is_noted(tmp_path: Path) -> None:
+    evaluated_run(tmp_path / "few", [(100 * n, 1.0) for n in range(4)])
+    evaluated_run(tmp_path / "many", [(100 * n, 1.0) for n in range(12)], algorithm="PPO")
+    notes = [note for note in prl.compare_runs([tmp_path]).notes if "last ten" in note]
+    assert notes == ['DQN: "last ten" in CartPole-v1 is the mean of all 4 measurements where a run has no more.']
+
+
+def test_equal_scores_of_few_seeds_have_no_interval(tmp_path: Path) -> None:
+    for seed in range(2):
+        evaluated_run(tmp_path / f"{seed}", [(1000, 0.0)], seed=seed)
+    comparison = prl.compare_runs([tmp_path])
+    assert "[0.00, 0.00]" not in as_markdown(comparison)
+    assert "All seeds have the same score, so that there is no interval: DQN." in comparison.notes

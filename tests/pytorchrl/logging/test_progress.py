@@ -125,15 +125,15 @@ def test_a_log_gets_a_line_each_minute_of_a_slow_run() -> None:
     ]
 
 
-def test_a_line_of_a_log_has_return_best_return_speed_and_time_left() -> None:
+def test_a_line_says_which_return_it_has_with_its_best_speed_and_time_left() -> None:
     log = Log()
     with log.display:
         log.update(50, train_return=40.0)
         log.update(100, train_return=30.0)
         log.update(200, seconds=2.0, train_return=35.0)
     assert log.lines == [
-        f"{TITLE}: 100 / 1,000 steps | return 30 | best 40 | 50 steps/s | 0:18 left",
-        f"{TITLE}: 200 / 1,000 steps | return 35 | best 40 | 50 steps/s | 0:16 left",
+        f"{TITLE}: 100 / 1,000 steps | training return 30 | best 40 | 50 steps/s | 0:18 left",
+        f"{TITLE}: 200 / 1,000 steps | training return 35 | best 40 | 50 steps/s | 0:16 left",
     ]
 
 
@@ -141,7 +141,7 @@ def test_the_return_of_evaluations_is_logged_where_there_are_any() -> None:
     log = Log(initial_steps=500, best_return=90.0)
     with log.display:
         log.update(600, train_return=99.0, test_return=80.0)
-    assert log.lines == [f"{TITLE}: 600 / 1,000 steps | return 80 | best 90 | 100 steps/s | 0:04 left"]
+    assert log.lines == [f"{TITLE}: 600 / 1,000 steps | test return 80 | best 90 | 100 steps/s | 0:04 left"]
 
 
 def test_nothing_is_shown_where_silence_is_asked_for() -> None:
@@ -174,7 +174,7 @@ def test_lines_are_printed_to_a_dumb_or_non_interactive_terminal(
     terminal = Terminal()
     with display(terminal, Clock()) as progress:
         progress.update(1000, METRICS)
-    assert terminal.received.strip() == f"{TITLE}: 1,000 / 1,000 steps | return 200 | best 200"
+    assert terminal.received.strip() == f"{TITLE}: 1,000 / 1,000 steps | test return 200 | best 200"
 
 
 def test_the_display_shows_steps_speed_and_time_left() -> None:

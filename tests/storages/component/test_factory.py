@@ -114,6 +114,11 @@ def test_the_config_is_json_and_complete_and_can_recreate_a_factory() -> None:
         ({}, TypeError, r"Example: missing a required argument: 'sizes'; it takes Example\(sizes, rate=0.1"),
         ({"sizes": [1], "rat": 1}, TypeError, "Example: unknown hyper-parameter 'rat'; did you mean 'rate'"),
         ({"sizes": [1], "zzz": 1}, TypeError, "unknown hyper-parameter 'zzz'; there are sizes, rate, share"),
+        (
+            {"sizes": [1], "rat": 1, "zzz": 1, "shares": 0},
+            TypeError,
+            r"hyper-parameters 'rat' \(did you mean 'rate'\?\), 'zzz', 'shares' \(did you mean 'share'\?\); there",
+        ),
         ({"sizes": [1], "device": "cpu"}, TypeError, "unknown hyper-parameter 'device'"),
         ({"sizes": [0]}, ValueError, "Example: sizes holds a value that must be at least 1, got 0"),
         ({"sizes": "12"}, ValueError, "sizes must be a sequence, got '12'"),
@@ -211,3 +216,8 @@ def test_updates_of_a_hyper_parameter_are_validated() -> None:
     with pytest.raises(ValueError, match=r"GAEBuffer: gae_lambda must lie in \[0, 1\], got 2"):
         storage.update_storage_parameter("gae_lambda", 2)
     assert storage.gae_lambda == 1.0
+
+
+def test_all_unknown_names_of_a_storage_made_directly_are_in_one_error() -> None:
+    with pytest.raises(TypeError, match=r"unknown hyper-parameters 'capacity' \(here it is size.*\), 'zzz'; there are"):
+        ReplayBuffer("cpu", None, None, None, 5, capacity=3, zzz=1)  # type: ignore[call-arg]

@@ -269,12 +269,63 @@ def test_random_shifts_are_uniform_in_both_directions() -> None:
     assert ((counts - 4000 / 9).square() / (4000 / 9)).sum() < 9 + 5 * 18**0.5
 
 
+@given(
+    shape=st.sampled_from([(5, 7), (1, 6, 4), (3, 5, 5), (3, 2, 5, 4)]),
+    pixels=st.integers(1, 4),
+    channels_last=st.booleans(),
+    dtype=st.sampled_from([torch.uint8, torch.float32, torch.float64]),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=examples(60), deadline=None)
+def test_an_interpolated_shift_is_the_mean_of_four_pixels_by_distance(
+    shape: tuple[int, ...], pixels: int, channels_last: bool, dtype: torch.dtype, seed: int
+) -> None:
+    images = torch.randint(0, 256, (4, *shape), generator=torch.Generator().manual_seed(seed)).to(dtype)
+    given = images.unsqueeze(-1).repeat(*[1] * images.ndim, 2) if channels_last else images
+    shifted = RandomShift(pixels, channels_last, interpolate=True)(given, torch.Generator().manual_seed(seed))
+    assert shifted.shape == given.shape
+    assert shifted.dtype == given.dtype
+    shifts = torch.rand((2, 4), generator=torch.Generator().manual_seed(seed)) * 2 * pixels
+    assert len(set(shifts.flatten().tolist())) == 8
+    for image, got, (down, right) in zip(images, shifted, shifts.T.double(), strict=True):
+        y, x = int(down) - pixels, int(right) - pixels
+        below, beside = down % 1, right % 1
+        corners = [
+            (1 - below if dy == 0 else below)
+            * (1 - beside if dx == 0 else beside)
+            * moved(image.double(), y + dy, x + dx, *shape[-2:])
+            for dy in (0, 1)
+            for dx in (0, 1)
+        ]
+        wanted = sum(corners[1:], corners[0])
+        got = got[..., 0] if channels_last else got
+        assert (got.double() - wanted).abs().max() <= (0.501 if dtype == torch.uint8 else 1e-3)
+        assert image.min() <= got.min()
+        assert got.max() <= image.max()
+
+
+def test_an_interpolated_shift_moves_all_frames_of_a_stack_together() -> None:
+    frame = torch.rand(6, 1, 9, 9, generator=torch.Generator().manual_seed(0))
+    shifted = RandomShift(2, interpolate=True)(frame.repeat(1, 3, 1, 1), torch.Generator().manual_seed(1))
+    assert torch.equal(shifted[:, 0], shifted[:, 1])
+    assert torch.equal(shifted[:, 0], shifted[:, 2])
+
+
+def test_an_interpolated_shift_keeps_an_image_of_one_colour() -> None:
+    image = torch.full((5, 3, 8, 8), 200, dtype=torch.uint8)
+    shifted = RandomShift(4, interpolate=True)(image, torch.Generator().manual_seed(0))
+    assert torch.equal(shifted, image)
+
+
 def test_shifted_images_keep_their_dtype_and_the_config_contains_the_shift() -> None:
     storage = storages.PERBuffer.create_factory(size=100, alpha=0.6, transforms={OBS: storages.RandomShift(pixels=2)})
     again = storages.PERBuffer.create_factory(size=100, alpha=0.6, transforms={OBS: storages.RandomShift(pixels=2)})
     assert storage == again
     shown = storage.config["hyper_parameters"]["transforms"][OBS]
-    assert shown == {"name": "RandomShift", "hyper_parameters": {"pixels": 2, "channels_last": False, "by_step": False}}
+    assert shown == {
+        "name": "RandomShift",
+        "hyper_parameters": {"pixels": 2, "channels_last": False, "interpolate": False, "by_step": False},
+    }
     made = storage("cpu", None, ALGORITHM, environments("frames", 2))
     stream = Stream(2, "frames", False, np.random.default_rng(0))
     for _ in range(20):

@@ -1,5 +1,6 @@
 """A source with several shards behaves like one storage: probabilities, weights, errors and states."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -342,8 +343,21 @@ def test_storages_that_cannot_be_sharded_are_refused(factory: Any, message: str)
 
 def test_persistent_episodic_buffers_cannot_be_sharded(tmp_path: Path) -> None:
     factory = PersistentEpisodicBuffer.create_factory(size=8, directory=tmp_path)
-    with pytest.raises(ValueError, match="use PERBuffer with directory="):
+    with pytest.raises(
+        ValueError, match="use PERBuffer with directory=, of which each shard holds its share in memory"
+    ):
         ReplayShard(maker(factory))
+
+
+def test_a_storage_larger_than_memory_is_refused_with_the_size_of_a_shard(tmp_path: Path) -> None:
+    factory = PersistentEpisodicBuffer.create_factory(size=1_000_001, directory=tmp_path)
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    refused = (
+        rf"each shard holds 250,001 of the 1,000,001 transitions in memory, on a machine that has as much "
+        rf"\(this one has {total:.0f} GiB\).*leave PersistentEpisodicBuffer undivided, in one process"
+    )
+    with pytest.raises(ValueError, match=refused):
+        factory_of_shard(factory, 0, 4)
 
 
 def test_shards_divide_the_size_memory_and_directory_of_one_storage() -> None:

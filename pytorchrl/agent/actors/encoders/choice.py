@@ -10,6 +10,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.encoders.convolutions import (
+    DrQConvolutions,
     ImpalaCNN,
     ImpalaConvolutions,
     NatureCNN,
@@ -42,13 +43,14 @@ ExtractorName: TypeAlias = Literal[
     "small_convolutions",
     "impala_convolutions",
     "wide_impala_convolutions",
+    "drq_convolutions",
     "identity",
     "embedding",
 ]
 ExtractorKind: TypeAlias = ExtractorName | UserExtractor
 """A name, the class of ours that it stands for, or a user's own extractor."""
 
-_CNNS: Mapping[ExtractorName, type[NatureConvolutions | SmallConvolutions | ImpalaConvolutions]] = {
+_CNNS: Mapping[ExtractorName, type[NatureConvolutions | SmallConvolutions | ImpalaConvolutions | DrQConvolutions]] = {
     "nature_cnn": NatureCNN,
     "small_cnn": SmallCNN,
     "impala_cnn": ImpalaCNN,
@@ -56,6 +58,7 @@ _CNNS: Mapping[ExtractorName, type[NatureConvolutions | SmallConvolutions | Impa
     "small_convolutions": SmallConvolutions,
     "impala_convolutions": ImpalaConvolutions,
     "wide_impala_convolutions": WideImpalaConvolutions,
+    "drq_convolutions": DrQConvolutions,
 }
 _NAMES: Mapping[Any, ExtractorName] = {
     MLP: "mlp",

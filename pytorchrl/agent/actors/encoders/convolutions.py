@@ -17,6 +17,7 @@ from pytorchrl.agent.ops.products import LINEAR
 from pytorchrl.agent.ops.scaling import scaled
 
 _PIXELS_OF_IMPALA_CNN = 3
+_PIXELS_OF_DRQ_CONVOLUTIONS = 15
 
 
 class ConvolutionalFeatures(nn.Module, ABC):
@@ -100,6 +101,38 @@ class NatureCNN(NatureConvolutions):
     """The network of Mnih et al., "Human-level control through deep reinforcement learning" (2015): 512 features."""
 
     features = 512
+
+
+class DrQConvolutions(ConvolutionalFeatures):
+    """The convolutions of DrQ and DrQ-v2, without a fully connected layer: 39,200 features of 84 x 84 pixels.
+
+    Yarats et al., "Mastering Visual Continuous Control" (arXiv 2107.09645), section 3.1. Pixels are scaled
+    to [-0.5, 0.5].
+
+    Args:
+        space: of images, at least 15 pixels each way.
+        initialisation: "orthogonal" or torch's "uniform".
+    """
+
+    def __init__(self, space: gym.Space[Any], initialisation: Initialisation = "orthogonal") -> None:
+        super().__init__(space, _PIXELS_OF_DRQ_CONVOLUTIONS, None, initialisation)
+
+    def layers(self, channels: int) -> Sequence[nn.Module]:
+        """Four convolutions of 32 channels, the first of stride 2."""
+        return (
+            *(_Centred(), nn.Conv2d(channels, 32, 3, 2), nn.ReLU(inplace=True)),
+            *(nn.Conv2d(32, 32, 3, 1), nn.ReLU(inplace=True)),
+            *(nn.Conv2d(32, 32, 3, 1), nn.ReLU(inplace=True)),
+            nn.Conv2d(32, 32, 3, 1),
+        )
+
+
+class _Centred(nn.Module):
+    """Subtracts 0.5 from pixels in [0, 1]."""
+
+    def forward(self, image: Tensor) -> Tensor:
+        """(B, channels, H, W) to the same."""
+        return image - 0.5
 
 
 class SmallConvolutions(ConvolutionalFeatures):

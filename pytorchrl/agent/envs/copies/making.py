@@ -13,11 +13,11 @@ from pytorchrl.agent.envs.checks import InvalidEnvironmentError, check_made
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
 from pytorchrl.agent.envs.mujoco import explain
 from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
-from pytorchrl.agent.envs.wrappers.action_wrappers import BoundAction, FlattenAction, RoundAction
+from pytorchrl.agent.envs.wrappers.action_wrappers import BoundAction, FlattenAction, RepeatAction, RoundAction
 from pytorchrl.agent.envs.wrappers.flat_observation import FlatObservation, is_nested
 from pytorchrl.agent.envs.wrappers.game_wrappers import EpisodicLife, FireOnReset, FlickerFrames, RandomizeAction
 from pytorchrl.agent.envs.wrappers.join_actions import JoinActions
-from pytorchrl.agent.envs.wrappers.observation_wrappers import ObserveActionMask, SelectObservation
+from pytorchrl.agent.envs.wrappers.observation_wrappers import ObserveActionMask, ObservePixels, SelectObservation
 from pytorchrl.agent.envs.wrappers.reward_wrappers import ScaleReward, TerminalReward
 from pytorchrl.version import install_command
 
@@ -25,7 +25,7 @@ _OUR_WRAPPERS: dict[str, Callable[..., gym.Env[Any, Any]]] = {
     wrapper.__name__: wrapper
     for wrapper in (
         *(BoundAction, FlattenAction, JoinActions, RoundAction, ScaleReward, SelectObservation, TerminalReward),
-        *(EpisodicLife, FireOnReset, FlickerFrames, ObserveActionMask, RandomizeAction),
+        *(EpisodicLife, FireOnReset, FlickerFrames, ObserveActionMask, ObservePixels, RandomizeAction, RepeatAction),
     )
 }
 _NO_NORMALIZE_OBSERVATION = (

@@ -96,6 +96,37 @@ class FlattenAction(gym.ActionWrapper[Any, Any, Any]):
         return chosen + self._start
 
 
+class RepeatAction(gym.Wrapper[Any, Any, Any, Any]):
+    """Repeat each action for several steps, whose rewards are summed; the observation is that after the last one.
+
+    Mnih et al., "Human-level control through deep reinforcement learning" (2015) call this a frame skip. The end of an
+    episode ends the repetition.
+
+    Args:
+        env: of any spaces.
+        times: steps for each action.
+
+    Raises:
+        ValueError: ``times`` is less than 1.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], times: int = 2) -> None:
+        super().__init__(env)
+        if times < 1:
+            raise ValueError(f"RepeatAction: times must be at least 1, got {times}")
+        self._times = times
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step until the repetitions or the episode are over."""
+        total = 0.0
+        for _ in range(self._times):
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, info
+
+
 def rounded(action: NDArray[Any], integers: spaces.Box) -> NDArray[Any]:
     """Round real numbers to the nearest element of a Box of integers."""
     bounded: NDArray[Any] = np.clip(np.rint(action), integers.low, integers.high)

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.shrinking import Shrinking
 from pytorchrl.agent.envs.spaces import choices_of
 
 
@@ -40,6 +41,51 @@ class SelectObservation(gym.ObservationWrapper[Any, Any, Any]):
         """Select the components."""
         selected: NDArray[Any] = observation[self._indices]
         return selected
+
+
+class ObservePixels(gym.ObservationWrapper[Any, Any, Any]):
+    """Replace observations by rendered images of few pixels, (3, H, W), or (H, W) in grey, of uint8.
+
+    Images are downscaled by averaging over each pixel's area. Channels come first, as convolutions take them, so that
+    stored images need not be rearranged in each batch.
+
+    Args:
+        env: made with ``render_mode="rgb_array"``.
+        size: height and width of an observation in pixels.
+        grayscale: take the luminance of the three colours.
+
+    Raises:
+        ValueError: the environment renders no images, or smaller ones.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], size: int = 84, grayscale: bool = False) -> None:
+        super().__init__(env)
+        if env.render_mode != "rgb_array":
+            raise ValueError(
+                f'ObservePixels: the environment must be made with render_mode="rgb_array", that of {env} is '
+                f"{env.render_mode!r}"
+            )
+        self._size, self._grayscale = size, grayscale
+        self._shrink: Shrinking | None = None
+        self.observation_space = spaces.Box(0, 255, (size, size) if grayscale else (3, size, size), np.uint8)
+
+    def observation(self, observation: Any) -> NDArray[np.uint8]:
+        """Render the state."""
+        image: Any = self.env.render()
+        height, width, _ = image.shape
+        if self._shrink is None:
+            if self._size > min(height, width):
+                raise ValueError(
+                    f"ObservePixels: size must be at most that of rendered images, {height} x {width}, got {self._size}"
+                )
+            self._shrink = Shrinking((height, width), (self._size, self._size))
+        if self._grayscale:
+            return self._shrink(np.rint(image @ _LUMINANCE).astype(np.uint8))
+        return np.stack([self._shrink(np.ascontiguousarray(colour)) for colour in np.moveaxis(image, -1, 0)])
+
+
+_LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
+"""Weights of red, green and blue (ITU-R BT.601)."""
 
 
 class ObserveActionMask(gym.Wrapper[Any, Any, Any, Any]):

@@ -117,7 +117,7 @@ class TrainedAgent:
         file = RunFolder(self.folder).checkpoint_file
         if not file.is_file():
             return False
-        state = checkpoint.load(file)
+        state = checkpoint.load(file, is_mapped=True)
         is_evaluated = not state["learner"]["evaluation_is_due"]
         return bool(state["scheme"]["collector"]["steps"] == self.parts.steps and is_evaluated)
 

@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.encoders import (
+    DrQConvolutions,
     EmbeddingFeatures,
     ImpalaCNN,
     NatureCNN,
@@ -146,6 +147,7 @@ def test_a_box_observation_without_axes_is_one_number() -> None:
         (SmallConvolutions, "small_convolutions"),
         (ImpalaConvolutions, "impala_convolutions"),
         (WideImpalaConvolutions, "wide_impala_convolutions"),
+        (DrQConvolutions, "drq_convolutions"),
         (EmbeddingFeatures, "embedding"),
         (VectorFeatures, "identity"),
         (MLP, "mlp"),
@@ -188,6 +190,19 @@ def test_convolutions_alone_have_the_maps_that_a_linear_layer_reads(
 
 def test_wide_convolutions_of_impala_have_four_times_the_channels() -> None:
     assert make_features(spaces.Box(0, 255, (3, 16, 16), np.uint8), "wide_impala_convolutions").maps == (128, 2, 2)
+
+
+def test_drq_convolutions_see_pixels_around_zero_and_have_the_papers_features() -> None:
+    module = make_features(IMAGE, "drq_convolutions")
+    assert output_size_of(module) == 32 * 35 * 35
+    image = torch.randint(0, 256, (2, *IMAGE.shape), dtype=torch.uint8)
+    convolutions = [layer for layer in module.convolutions if isinstance(layer, torch.nn.Conv2d)]
+    out = image.float() / 255 - 0.5
+    for layer, stride in zip(convolutions, (2, 1, 1, 1), strict=True):
+        out = torch.relu(torch.nn.functional.conv2d(out, layer.weight, layer.bias, stride))
+    torch.testing.assert_close(module(image), out.flatten(1), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="DrQConvolutions: images must be at least 15 pixels"):
+        make_features(spaces.Box(0, 255, (3, 14, 14), np.uint8), "drq_convolutions")
 
 
 def test_a_named_extractor_is_used_for_the_parts_of_a_dict_that_it_fits() -> None:

@@ -143,7 +143,7 @@ def test_compiled_updates_lead_to_the_same_weights(name: str, inductor: Any) -> 
     "name",
     [
         *("SAC-bounded", "TD3-bounded", "PPO-several", "CQL-bounded", "HyAR-hybrid"),
-        *("ReBRAC-bounded", "FQL-bounded", "MRQ-bounded", "SPR-discrete"),
+        *("ReBRAC-bounded", "FQL-bounded", "MRQ-bounded", "DrQV2-bounded", "SPR-discrete"),
     ],
 )
 def test_random_numbers_are_drawn_in_the_same_order(name: str, backend: Backend) -> None:

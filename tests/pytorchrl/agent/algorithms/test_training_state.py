@@ -90,6 +90,7 @@ OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "QRSAC": (prl.QRSAC, BOX, {"num_quantiles": 5}),
     "HyAR": (prl.HyAR, joined(), {"policy_delay": 3}),
     "MRQ": (prl.MRQ, BOX, {"target_update_interval": 2, "action_features": 4, "num_bins": 7}),
+    "DrQV2": (prl.DrQV2, BOX, {"feature_size": 4, "policy_delay": 2}),
     "TD3": (prl.TD3, BOX, {"policy_delay": 3}),
     "BCQ": (prl.BCQ, BOX, {"num_actions": 3, "num_target_actions": 3}),
     "DiscreteBCQ": (prl.DiscreteBCQ, DISCRETE, {"target_update_interval": 2}),

@@ -49,7 +49,7 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     for name, (cls, settings, kinds) in (OFF_POLICY | ON_POLICY).items()
     if not name.startswith(WITHOUT_BATCH)
 }
-WITHOUT_MEMORY = ["PETS", "PDDM", "MBMPC", "MBPO", "CrossQ", "MRQ", "SPR", "BBF", "DecisionTransformer"]
+WITHOUT_MEMORY = ["PETS", "PDDM", "MBMPC", "MBPO", "CrossQ", "DrQV2", "MRQ", "SPR", "BBF", "DecisionTransformer"]
 ROWS, STEPS = 6, 4
 
 

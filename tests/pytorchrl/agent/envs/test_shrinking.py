@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytorchrl.agent.envs.games.atari import Shrinking
+from pytorchrl.agent.envs.shrinking import Shrinking
 from tests.support.profiles import examples
 
 SIZES = st.tuples(st.integers(1, 40), st.integers(1, 40))

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import sys
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -152,3 +154,46 @@ def test_environments_that_cannot_be_created_end_the_run_with_their_traceback(tm
     with pytest.raises(prl.WorkerDiedError, match=r"(?s)could not be made.*there is no level 3"):
         train(scheme, 40)
     scheme.close()
+
+
+MODULE_OF_THE_SCRIPT = """
+import pytorchrl as prl
+from tests.support.toys import Counter
+
+class Homemade(Counter):
+    pass
+
+class OwnBuffer(prl.ReplayBuffer):
+    pass
+"""
+
+
+@pytest.fixture
+def homemade(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module that only this process can import."""
+    module = ModuleType("homemade")
+    monkeypatch.setitem(sys.modules, "homemade", module)
+    exec(MODULE_OF_THE_SCRIPT, vars(module))
+    return module
+
+
+@pytest.mark.parametrize("kind", ["num_collectors", "num_gradient_workers", "num_replay_shards"])
+def test_a_module_that_workers_cannot_import_is_named_with_the_way_out(kind: str, homemade: ModuleType) -> None:
+    of_storage = kind == "num_replay_shards"
+    with pytest.raises(RuntimeError) as caught:
+        train(
+            prl.RayScheme(
+                prl.DQN.create_factory(start_steps=24, update_every=8, mini_batch_size=8, test_every=0),
+                prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+                (homemade.OwnBuffer if of_storage else prl.ReplayBuffer).create_factory(size=4_000),
+                prl.VecEnv.create_factory(Counter if of_storage else homemade.Homemade),
+                **{kind: 1},
+            ),
+            40,
+        )
+    message = str(caught.value)
+    assert "cannot import the module 'homemade'" in message
+    assert " on machine " in message
+    assert "PYTHONPATH" in message
+    assert 'runtime_env={"py_modules": [homemade]}' in message
+    assert len(message) < 500, "without the traceback of Ray, which is that of the cause"
