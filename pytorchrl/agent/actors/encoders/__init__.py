@@ -5,6 +5,7 @@ from pytorchrl.agent.actors.encoders.choice import described as described
 from pytorchrl.agent.actors.encoders.choice import features_of as features_of
 from pytorchrl.agent.actors.encoders.choice import named as named
 from pytorchrl.agent.actors.encoders.choice import output_size_of as output_size_of
+from pytorchrl.agent.actors.encoders.convolutions import DataEfficientConvolutions as DataEfficientConvolutions
 from pytorchrl.agent.actors.encoders.convolutions import DrQConvolutions as DrQConvolutions
 from pytorchrl.agent.actors.encoders.convolutions import ImpalaCNN as ImpalaCNN
 from pytorchrl.agent.actors.encoders.convolutions import NatureCNN as NatureCNN

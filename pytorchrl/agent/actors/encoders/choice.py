@@ -10,6 +10,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.encoders.convolutions import (
+    DataEfficientConvolutions,
     DrQConvolutions,
     ImpalaCNN,
     ImpalaConvolutions,
@@ -43,6 +44,7 @@ ExtractorName: TypeAlias = Literal[
     "small_convolutions",
     "impala_convolutions",
     "wide_impala_convolutions",
+    "data_efficient_convolutions",
     "drq_convolutions",
     "identity",
     "embedding",
@@ -50,7 +52,10 @@ ExtractorName: TypeAlias = Literal[
 ExtractorKind: TypeAlias = ExtractorName | UserExtractor
 """A name, the class of ours that it stands for, or a user's own extractor."""
 
-_CNNS: Mapping[ExtractorName, type[NatureConvolutions | SmallConvolutions | ImpalaConvolutions | DrQConvolutions]] = {
+_Convolutions: TypeAlias = (
+    NatureConvolutions | SmallConvolutions | ImpalaConvolutions | DataEfficientConvolutions | DrQConvolutions
+)
+_CNNS: Mapping[ExtractorName, type[_Convolutions]] = {
     "nature_cnn": NatureCNN,
     "small_cnn": SmallCNN,
     "impala_cnn": ImpalaCNN,
@@ -58,6 +63,7 @@ _CNNS: Mapping[ExtractorName, type[NatureConvolutions | SmallConvolutions | Impa
     "small_convolutions": SmallConvolutions,
     "impala_convolutions": ImpalaConvolutions,
     "wide_impala_convolutions": WideImpalaConvolutions,
+    "data_efficient_convolutions": DataEfficientConvolutions,
     "drq_convolutions": DrQConvolutions,
 }
 _NAMES: Mapping[Any, ExtractorName] = {

@@ -18,6 +18,7 @@ from pytorchrl.agent.ops.scaling import scaled
 
 _PIXELS_OF_IMPALA_CNN = 3
 _PIXELS_OF_DRQ_CONVOLUTIONS = 15
+_PIXELS_OF_DATA_EFFICIENT_CONVOLUTIONS = 25
 
 
 class ConvolutionalFeatures(nn.Module, ABC):
@@ -101,6 +102,25 @@ class NatureCNN(NatureConvolutions):
     """The network of Mnih et al., "Human-level control through deep reinforcement learning" (2015): 512 features."""
 
     features = 512
+
+
+class DataEfficientConvolutions(ConvolutionalFeatures):
+    """The convolutions of data-efficient Rainbow, without a fully connected layer: 576 features of 84 x 84 pixels.
+
+    Van Hasselt et al., "When to use parametric models in reinforcement learning?" (arXiv 1906.05243), appendix. On a
+    CPU they take less than a third of the time of Nature's.
+
+    Args:
+        space: of images, at least 25 pixels each way.
+        initialisation: "orthogonal" or torch's "uniform".
+    """
+
+    def __init__(self, space: gym.Space[Any], initialisation: Initialisation = "orthogonal") -> None:
+        super().__init__(space, _PIXELS_OF_DATA_EFFICIENT_CONVOLUTIONS, None, initialisation)
+
+    def layers(self, channels: int) -> Sequence[nn.Module]:
+        """Two convolutions of patches that do not overlap."""
+        return nn.Conv2d(channels, 32, 5, 5), nn.ReLU(inplace=True), nn.Conv2d(32, 64, 5, 5)
 
 
 class DrQConvolutions(ConvolutionalFeatures):

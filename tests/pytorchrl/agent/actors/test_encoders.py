@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.encoders import (
+    DataEfficientConvolutions,
     DrQConvolutions,
     EmbeddingFeatures,
     ImpalaCNN,
@@ -147,6 +148,7 @@ def test_a_box_observation_without_axes_is_one_number() -> None:
         (SmallConvolutions, "small_convolutions"),
         (ImpalaConvolutions, "impala_convolutions"),
         (WideImpalaConvolutions, "wide_impala_convolutions"),
+        (DataEfficientConvolutions, "data_efficient_convolutions"),
         (DrQConvolutions, "drq_convolutions"),
         (EmbeddingFeatures, "embedding"),
         (VectorFeatures, "identity"),
@@ -190,6 +192,21 @@ def test_convolutions_alone_have_the_maps_that_a_linear_layer_reads(
 
 def test_wide_convolutions_of_impala_have_four_times_the_channels() -> None:
     assert make_features(spaces.Box(0, 255, (3, 16, 16), np.uint8), "wide_impala_convolutions").maps == (128, 2, 2)
+
+
+def test_data_efficient_convolutions_see_each_pixel_once_and_have_the_papers_features() -> None:
+    module = make_features(IMAGE, "data_efficient_convolutions")
+    assert output_size_of(module) == 64 * 3 * 3
+    image = torch.randint(0, 256, (2, *IMAGE.shape), dtype=torch.uint8)
+    first, second = (layer for layer in module.convolutions if isinstance(layer, torch.nn.Conv2d))
+    # A stride of the size of the kernel makes a convolution a linear layer of each patch.
+    patches = torch.nn.functional.unfold(image.float() / 255, 5, stride=5)
+    hidden = torch.relu(first.weight.flatten(1) @ patches + first.bias[:, None]).view(2, 32, 16, 16)
+    patches = torch.nn.functional.unfold(hidden, 5, stride=5)
+    expected = torch.relu(second.weight.flatten(1) @ patches + second.bias[:, None])
+    torch.testing.assert_close(module(image), expected.flatten(1), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="DataEfficientConvolutions: images must be at least 25 pixels"):
+        make_features(spaces.Box(0, 255, (3, 24, 24), np.uint8), "data_efficient_convolutions")
 
 
 def test_drq_convolutions_see_pixels_around_zero_and_have_the_papers_features() -> None:
