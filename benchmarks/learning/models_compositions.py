@@ -127,14 +127,14 @@ MODELS = Page(
             compositions={
                 "DreamerV3": _dreamer(),
                 "SPR": preset(prl.SPR.small),
-                "BBF": preset(prl.BBF.small, callbacks=lambda: _resets_of_bbf(6_000)),
+                "BBF": preset(prl.BBF.small, callbacks=lambda: _resets_of_bbf(10_000)),
                 "Rainbow": preset(prl.Rainbow.small, update_every=1),
                 "DQN": cartpole(prl.DQN, buffer_size=_CARTPOLE_STEPS),
             },
             threshold=400.0,
             settings=(
                 "`DQN` has the settings of [values.md](values.md). `SPR`, `BBF` and `Rainbow` learn from 64 rows after "
-                "each step; `BBF` resets its networks after every 6,000 updates."
+                "each step; `BBF` resets its networks after 10,000 updates."
             ),
         ),
         "pendulum": Task(
