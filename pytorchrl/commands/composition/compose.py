@@ -87,6 +87,9 @@ def compose(
         replaced.append(f"num_envs={count}")
     if replaced:
         tell(f"compose: not used of the preset {preset_name}: {', '.join(replaced)}, as env has settings of its own")
+    if "callbacks" in preset:
+        named = ", ".join(text.partition("(")[0] for text in preset["callbacks"])
+        tell(f"compose: a scheme has no callbacks; the preset {preset_name} has {named}, which Learner takes")
     return Scheme(parts.algorithm, parts.actor, parts.storage, parts.envs, **others)
 
 
