@@ -152,5 +152,5 @@ def test_unknown_or_incompatible_parts_are_refused_by_name(given: dict[str, obje
 def test_callbacks_of_a_preset_are_named_because_a_scheme_has_none(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ale_py", reason="the package ale-py is not installed")
     prl.compose("BBF", "ALE/Pong-v5", actor={"feature_extractor": "impala_convolutions"}).close()
-    said = "a scheme has no callbacks; the preset BBF, games of Atari has ResetNetworks, SetHyperParameter, SetHyperParameter"
+    said = "the preset BBF, games of Atari has ResetNetworks, SetHyperParameter, SetHyperParameter, which Learner takes"
     assert said in " ".join(capsys.readouterr().out.split())
