@@ -97,7 +97,7 @@ def test_a_name_that_is_nowhere_is_refused_with_the_nearest_one() -> None:
 def test_environments_of_the_toolkit_have_ids_before_their_modules_are_imported(tmp_path: Path) -> None:
     assert loaded_by("import gymnasium, pytorchrl; gymnasium.spec('pytorchrl/SparseMaze-v0')", tmp_path) == []
     ours = [name for name in gym.registry if name.startswith("pytorchrl/")]
-    assert len(ours) == 10
+    assert len(ours) == 11
 
 
 @pytest.mark.parametrize("commands", [COMMANDS, DATA_COMMANDS], ids=["commands", "commands of data sets"])
