@@ -84,12 +84,13 @@ class Run:
 
     @property
     def result(self) -> "Result | None":
-        """Result of the run; None while it has not finished."""
+        """Result of the run; None while it has not finished, or where it has fewer steps than the task has now."""
+        found = None
         if self.result_file.exists():
-            return Result(**json.loads(self.result_file.read_text(encoding="utf-8")))
-        if self.kept_file.exists():
-            return Result(**json.loads(self.kept_file.read_text(encoding="utf-8"))["result"])
-        return None
+            found = Result(**json.loads(self.result_file.read_text(encoding="utf-8")))
+        elif self.kept_file.exists():
+            found = Result(**json.loads(self.kept_file.read_text(encoding="utf-8"))["result"])
+        return None if found is None or found.steps < self.target_steps else found
 
     @property
     def records(self) -> list[dict[str, float]]:
@@ -104,7 +105,7 @@ class Run:
 
     def keep(self) -> None:
         """Write the result and the curve of a finished run into its ``kept_file``."""
-        if self.result is None or self.kept_file.exists():
+        if self.result is None or not self.result_file.exists():
             return
         rows = [[record[name] for name in _KEPT_COLUMNS] for record in self.records if "train/return" in record]
         kept = {"result": asdict(self.result), "training": rows}
