@@ -153,7 +153,7 @@ def replayed_returns(rows: Rows, values: Tensor, trace_lambda: float) -> tuple[T
     returns, is_known = [], []
     for step in reversed(range(len(sizes))):
         target = torch.lerp(next_value, following, trace_lambda)
-        returns.append(reward[step] + discount[step] * goes_on * target)
+        returns.append(reward[step] + discount[step] * target)
         is_known.append(torch.maximum(goes_on, (discount[step] == 0).to(goes_on.dtype)))
         # Of packed episodes, the step before has as many rows or more.
         room = (0, 0, 0, sizes[max(step - 1, 0)] - sizes[step])

@@ -22,6 +22,7 @@ from storages.transition import (
     DONE,
     EPISODE,
     ERRORS,
+    INDICES,
     MASK,
     OBS,
     OBS2,
@@ -429,6 +430,43 @@ def replayed_returns_by_hand(batch: dict[str, Any], values: NDArray[Any], share:
             after = position
     assert len(found) > 5
     return found
+
+
+@pytest.mark.parametrize("sequences", SEQUENCES)
+def test_replayed_returns_are_those_of_received_rewards_and_the_values_of_next_steps(sequences: str) -> None:
+    algorithm, batch = lesson(SEQUENCES[sequences])
+    rows = algorithm.read(batch)
+    values = torch.linspace(-3, 3, len(rows)).unsqueeze(1)
+    returns, is_known = replayed_latents.replayed_returns(rows, values, 0.7)
+    expected = replayed_returns_by_hand(batch, numpy(values)[:, 0], share=0.7)
+    real = {row_of(batch, position) for row in range(5) for position in _positions(batch, row)}
+    assert {row for row in real if is_known[row, 0]} == expected.keys()
+    for row, target in expected.items():
+        assert float(returns[row, 0]) == pytest.approx(target, rel=1e-5)
+
+
+@pytest.mark.parametrize("refreshes", [True, False])
+def test_an_update_replaces_stored_states_by_those_that_it_inferred(
+    refreshes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replayed_latents, "random_draw", most_likely)
+    with scheme_of(SEQUENCES["across episodes"], refresh_states=refreshes) as scheme:
+        while scheme.steps < 60:
+            scheme.collect(scheme.steps + 3)
+        algorithm: Any = scheme.algorithm
+        perturb(algorithm.actor, 1, 0.3)
+        batch = next(iter(scheme.storage.generate_batches(1, 1)))
+        with torch.no_grad():
+            inferred = replayed_latents.replay(algorithm.model, algorithm.read(batch), algorithm.generator).now
+        before = scheme.storage.get_all_buffer_data()[RHS].clone()
+        scheme.storage.after_gradients(batch, algorithm.update(batch).info)
+        after = scheme.storage.get_all_buffer_data()[RHS]
+        begin = int(batch[INDICES][0, 0])
+        for step in range(1, len(batch[DONE])):
+            place = divmod(begin + 3 * step, 3)
+            is_replaced = refreshes and not float(batch[DONE][step, 0])
+            expected = inferred.recurrent[step] if is_replaced else before[place]
+            torch.testing.assert_close(after[place], expected)
 
 
 def likelihood_by_hand(algorithm: Any, features: Tensor, action: Tensor) -> tuple[float, float]:
