@@ -432,9 +432,15 @@ def replayed_returns_by_hand(batch: dict[str, Any], values: NDArray[Any], share:
     return found
 
 
+@pytest.mark.parametrize("is_truncated", [False, True])
 @pytest.mark.parametrize("sequences", SEQUENCES)
-def test_replayed_returns_are_those_of_received_rewards_and_the_values_of_next_steps(sequences: str) -> None:
+def test_replayed_returns_are_those_of_received_rewards_and_the_values_of_next_steps(
+    sequences: str, is_truncated: bool
+) -> None:
     algorithm, batch = lesson(SEQUENCES[sequences])
+    if is_truncated:
+        # Episodes end without a termination, and the last step's return is not known.
+        batch[DISCOUNT] = torch.full_like(batch[DISCOUNT], 0.9)
     rows = algorithm.read(batch)
     values = torch.linspace(-3, 3, len(rows)).unsqueeze(1)
     returns, is_known = replayed_latents.replayed_returns(rows, values, 0.7)
