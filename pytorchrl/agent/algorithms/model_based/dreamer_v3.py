@@ -29,7 +29,7 @@ from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sequence_settings import Sequences
 from storages.transition import DONE, MASK
 
-_RATES = {"lr_model": 1e-3, "lr_pi": 3e-4, "lr_value": 3e-4, "update_every": 8}
+_RATES = {"lr_model": 1e-3, "lr_pi": 3e-4, "lr_value": 1e-3, "update_every": 4, "free_nats": 0.1}
 _SMALL: dict[str, Any] = {"num_latents": 8, "num_classes": 8, "gamma": 0.99, "start_steps": 512, "mini_batch_size": 8}
 _LAYERS: dict[str, Any] = {"hidden_sizes": (64, 64), "activation": "silu", "layer_norm": True}
 
