@@ -13,9 +13,12 @@ import pytorchrl as prl
 from tests.support.lessons import CASES, Case, collect, learn, lesson, make_scheme
 
 CALLED_BY_OTHERS = frozenset(
-    {"train", "variable", "target", "current", "updates", "explorer_of_policy", "exported_reward", "alpha", "influence"}
+    {
+        *("train", "variable", "target", "current", "updates", "explorer_of_policy", "exported_reward", "alpha"),
+        *("influence", "keeps_acting_state"),
+    }
 )
-"""What algorithms offer to subclasses, users and the exported policy of a learnt reward, rather than call it."""
+"""What algorithms offer to subclasses, users, exports and evaluations from data, rather than call it."""
 
 
 def cases_of_classes() -> dict[type[prl.Algorithm], list[Case]]:
