@@ -184,7 +184,7 @@ class Insertion:
                     before_insert(ring, sample)
                 stored = ring.insert_block(block, step, observers.steps_at_once())
                 if stored:
-                    vars(storage)["inserted"] += stored * ring.envs
+                    storage.__dict__["inserted"] += stored * ring.envs
                     for after_insert in observers.after_insert:
                         after_insert(ring, stored)
             if not stored:

@@ -170,7 +170,7 @@ class Storage(BatchSource, StandaloneComponent, Changeable, Closing):
             before_insert(ring, sample)
         ring.insert(sample)
         # An assignment to the attribute would call a function of ours.
-        vars(self)["inserted"] += ring.envs
+        self.__dict__["inserted"] += ring.envs
         for after_insert in observers.after_insert:
             after_insert(ring, 1)
 

@@ -383,7 +383,7 @@ class ReplayBuffer(Storage):
             yield self._transfer.receive(sent)
 
     def _count_drawn(self, draw: Draw) -> None:
-        vars(self)["_sampled"] += len(draw.transitions) if draw.steps is None else draw.steps.learnt_steps
+        self.__dict__["_sampled"] += len(draw.transitions) if draw.steps is None else draw.steps.learnt_steps
         if self._draw_counter is not None:
             self._draw_counter.count(draw.rows)
 
