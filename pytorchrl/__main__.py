@@ -95,7 +95,7 @@ def _place_in_users_code(error: BaseException) -> str:
         frames = traceback.extract_tb(cause.__traceback__)
         of_user = [number for number, frame in enumerate(frames) if _is_of_user(frame.filename)]
         if of_user:
-            # What the toolkit says of a value given to it needs none of its own frames; a fault of it does.
+            # An error about a value that the user gave is shown without frames of the toolkit, a fault of it with them.
             is_said = isinstance(cause, (*_EXPECTED, TypeError)) or of_user[-1] == len(frames) - 1
             shown = [frames[number] for number in of_user] if is_said else frames[of_user[0] :]
             return "".join(traceback.format_list(shown)).rstrip("\n")

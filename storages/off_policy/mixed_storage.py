@@ -149,7 +149,7 @@ class MixedStorage(BatchSource):
         for (name, storage), (part, of_part) in zip(self.storages.items(), split(batch, errors), strict=True):
             of_update = info if of_part is None else {**info, ERRORS: of_part}
             for key, value in storage.after_gradients(part, of_update).items():
-                if key not in said:
+                if key not in info:
                     said[key.replace("storage/", f"storage/{name}/", 1)] = value
         return said
 

@@ -166,3 +166,20 @@ class Twins:
     def close(self) -> None:
         self.one.close()
         self.two.close()
+
+
+def with_a_pinned_position(directory: Path, **given: Any) -> tuple[Any, Any, EpisodesModel]:
+    """Return a buffer that went on after a position, the position, and what it held there."""
+    storage, stream = buffer(directory, **given), Stream(2, "vector", False, np.random.default_rng(0))
+    model = EpisodesModel(40)
+    for _ in range(60):
+        sample = stream.step()
+        storage.insert_transition(sample)
+        model.insert(sample)
+    storage.flush()
+    position = storage.position
+    storage.pin(position)
+    for _ in range(200):
+        storage.insert_transition(stream.step())
+    storage.flush()
+    return storage, position, model

@@ -90,9 +90,9 @@ class Actor(Component, nn.Module):
         feature_extractor: "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", the same without the fully connected
             layer, which ``hidden_sizes`` or dueling streams replace ("nature_convolutions", "small_convolutions",
             "impala_convolutions", "wide_impala_convolutions" with four times its channels, "drq_convolutions", and
-            "data_efficient_convolutions" of data-efficient Rainbow, the fastest), "embedding", "identity", or a module
-            class or function of the observation space; "auto" takes a CNN for images, the small one where they are too
-            small for Nature's, and one-hot or flattened vectors for all else.
+            "data_efficient_convolutions" of data-efficient Rainbow), "embedding", "identity", or a module class or
+            function of the observation space; "auto" takes a CNN for images, the small one where they are too small for
+            Nature's, and one-hot or flattened vectors for all else.
         normalize_observations: subtract the running mean of the observations collected so far, divide by their standard
             deviation, and clip to [-10, 10]. All copies of the environment, evaluation and target networks share these
             statistics, which are saved with the weights. Without environments, they are those of the data set.

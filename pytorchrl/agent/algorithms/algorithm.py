@@ -326,7 +326,7 @@ class Algorithm(Changeable, ABC):
             later.backward()
             gradients |= later.copied_gradients()
             metrics = {**metrics, **later.metrics}
-        return gradients, Result(metrics, losses.errors, False, losses.recurrent_states)
+        return gradients, Result(metrics, losses.errors, recurrent_states=losses.recurrent_states)
 
     def apply_gradients(self, gradients: Mapping[str, Tensor]) -> None:
         """Take an optimiser step with gradients from this or another process; without gradients, no step."""

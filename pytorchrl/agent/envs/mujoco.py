@@ -99,7 +99,7 @@ def _is_of_import(error: BaseException) -> bool:
 
 
 def _forget_viewer(error: BaseException) -> None:
-    """Drop a half-made viewer, whose destructor would print a traceback of its own.
+    """Drop a half-made viewer, whose destructor would print another traceback.
 
     It is deleted here, with the frames of the error that hold it, and its complaint is not shown.
     """

@@ -86,7 +86,7 @@ def compose(
     if isinstance(env, Factory) and count not in (None, env.hyper_parameters["num_envs"]):
         replaced.append(f"num_envs={count}")
     if replaced:
-        tell(f"compose: not used of the preset {preset_name}: {', '.join(replaced)}, as env has settings of its own")
+        tell(f"compose: not used of the preset {preset_name}: {', '.join(replaced)}, as env is given with others")
     if "callbacks" in preset:
         named = ", ".join(text.partition("(")[0] for text in preset["callbacks"])
         tell(f"compose: a scheme has no callbacks; the preset {preset_name} has {named}, which Learner takes")

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from pytorchrl.agent.envs.copies.making import name_of_wrapper
 from pytorchrl.agent.envs.other_packages import is_game
 from pytorchrl.commands.composition.description import KINDS
 from pytorchrl.commands.composition.parts import part_named, value_of
@@ -90,20 +91,13 @@ def replaced_settings(preset: Mapping[str, Any], given: Mapping[str, Any]) -> li
     of_env, replaced = preset.get("env", {}), []
     if "wrappers" in of_env and "wrappers" in given:
         wrappers = value_of(given["wrappers"])
-        kept = {_name_of(one) for one in (wrappers if isinstance(wrappers, list) else [wrappers])}
-        names = [name for name in map(_name_of, of_env["wrappers"]) if name not in kept]
+        kept = {name_of_wrapper(one) for one in (wrappers if isinstance(wrappers, list) else [wrappers])}
+        names = [name for name in map(name_of_wrapper, of_env["wrappers"]) if name not in kept]
         replaced += [f"the wrapper{'s' if len(names) > 1 else ''} {', '.join(names)}"] if names else []
     if "env_kwargs" in of_env and "env_kwargs" in given:
         arguments = value_of(given["env_kwargs"]) or {}
         replaced += [f"{key}={value!r}" for key, value in of_env["env_kwargs"].items() if key not in arguments]
     return replaced
-
-
-def _name_of(wrapper: Any) -> str:
-    """Return the name of a wrapper: a text, a pair of it and arguments, or a class."""
-    if isinstance(wrapper, list | tuple) and wrapper:
-        wrapper = wrapper[0]
-    return str(getattr(wrapper, "__name__", wrapper))
 
 
 def _algorithms_with_presets(env: str) -> list[str]:

@@ -21,7 +21,7 @@ from storages import (
     Sequences,
 )
 from storages.persistent import PersistenceError
-from tests.support.episodic import EpisodesModel, Twins, buffer, updated
+from tests.support.episodic import EpisodesModel, Twins, buffer, updated, with_a_pinned_position
 from tests.support.model import KINDS, Stream, contents, equal, through_a_file
 from tests.support.profiles import examples
 
@@ -273,18 +273,7 @@ def test_invalid_hyper_parameters_are_refused_when_the_factory_is_created(given:
 
 @pytest.mark.parametrize("way", ["plain", "priority"])
 def test_a_pinned_position_can_be_restored_by_a_rollback(way: str, tmp_path: Path) -> None:
-    storage, stream = buffer(tmp_path, **WAYS[way]), Stream(2, "vector", False, np.random.default_rng(0))
-    model = EpisodesModel(40)
-    for _ in range(60):
-        sample = stream.step()
-        storage.insert_transition(sample)
-        model.insert(sample)
-    storage.flush()
-    position = storage.position
-    storage.pin(position)
-    for _ in range(200):
-        storage.insert_transition(stream.step())
-    storage.flush()
+    storage, position, model = with_a_pinned_position(tmp_path, **WAYS[way])
     assert storage.position != position
     storage.roll_back(through_a_file(position))
     model.assert_holds(storage)

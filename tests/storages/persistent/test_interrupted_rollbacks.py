@@ -2,34 +2,15 @@
 
 import errno
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from storages.persistent import PersistenceError
 from storages.persistent.episodes import episode_log
 from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.log.notes import MARKER_NAME
-from tests.support.episodic import EpisodesModel, buffer
-from tests.support.model import Stream, contents
-
-
-def with_a_pinned_position(directory: Path) -> tuple[Any, Any, EpisodesModel]:
-    """Return a buffer that went on after a position, the position, and what it held there."""
-    storage, stream = buffer(directory), Stream(2, "vector", False, np.random.default_rng(0))
-    model = EpisodesModel(40)
-    for _ in range(60):
-        sample = stream.step()
-        storage.insert_transition(sample)
-        model.insert(sample)
-    storage.flush()
-    position = storage.position
-    storage.pin(position)
-    for _ in range(200):
-        storage.insert_transition(stream.step())
-    storage.flush()
-    return storage, position, model
+from tests.support.episodic import buffer, with_a_pinned_position
+from tests.support.model import contents
 
 
 def fail(*_: object, **__: object) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pytorchrl.agent.actors.encoders import output_size_of
 from pytorchrl.agent.actors.heads import ActionValue
-from pytorchrl.agent.actors.layers.bottleneck import Bottleneck
+from pytorchrl.agent.actors.layers.linear_layers import orthogonal
 from pytorchrl.agent.actors.network import Ensemble, Network, frozen
 from pytorchrl.agent.actors.per_network import settings_of_network
 from pytorchrl.agent.actors.presets import OffPolicyActor
@@ -113,7 +113,7 @@ class DrQV2(DDPG):
         """Return an action for each row."""
         return self.pi(Observations(self.pi_features(self.encoder(view))))
 
-    def _bottleneck(self, network: str) -> Bottleneck:
+    def _bottleneck(self, network: str) -> "Bottleneck":
         """Make and register the layer before a network, with that network's settings."""
         with settings_of_network(self.actor, network):
             layer = self.actor.linear(output_size_of(self.encoder.body), self.feature_size)
@@ -138,6 +138,26 @@ class DrQV2(DDPG):
         """For 40 x 40 pixels, rewards up to about 1, and 15,000 transitions on a CPU; arguments as of :meth:`paper`."""
         actor = {"hidden_sizes": (128, 128), "feature_extractor": "nature_convolutions"}
         return _preset(cls, _SMALL, actor, 2, capacity, num_envs)
+
+
+class Bottleneck(nn.Module):
+    """A linear layer, layer normalisation and a tanh: the trunk of DrQ-v2 and SAC-AE.
+
+    Args:
+        layer: linear, from (N, inputs) to (N, outputs); its weights are initialised as orthogonal.
+        outputs: number of features, which lie in (-1, 1).
+    """
+
+    def __init__(self, layer: nn.Module, outputs: int) -> None:
+        super().__init__()
+        orthogonal(layer, 1.0)
+        self.layer = layer
+        self.norm = nn.LayerNorm(outputs)
+        self.output_size = outputs
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(N, inputs) to (N, outputs)."""
+        return torch.tanh(self.norm(self.layer(features)))
 
 
 _SMALL: Mapping[str, Any] = {

@@ -176,7 +176,7 @@ class SelfPredictiveHead:
     """A head of values of representations in [0, 1], whose first layer is the projection of predictions, too.
 
     Args:
-        values: of the values; without dueling streams it has one layer, and the projection is a layer of its own.
+        values: of the values; without dueling streams it has one layer, and the projection is a separate layer.
     """
 
     values: Head

@@ -81,6 +81,13 @@ def check_id(env: str, owner: str) -> None:
         ) from None
 
 
+def name_of_wrapper(wrapper: Any) -> str:
+    """Return the name of a wrapper, which is given as a text, a class, or a pair of one of these and arguments."""
+    if isinstance(wrapper, list | tuple) and wrapper:
+        wrapper = wrapper[0]
+    return str(getattr(wrapper, "__name__", wrapper))
+
+
 def check_wrapper(wrapper: Any, owner: str) -> None:
     """Refuse wrappers that do not exist, or cannot be used.
 

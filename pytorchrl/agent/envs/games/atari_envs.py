@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from pytorchrl.agent.envs.copies.making import name_of_wrapper
 from pytorchrl.agent.envs.games.atari import Atari
 from pytorchrl.agent.envs.other_packages import is_game, settings_of
 from pytorchrl.agent.envs.vec_env import VecEnv
@@ -124,12 +125,7 @@ def _refuse_unknown(settings: Mapping[str, Any]) -> None:
 
 def whole_games(wrappers: Sequence[Any]) -> list[Any]:
     """Return wrappers without those with which training ends an episode with a life and clips rewards."""
-    return [one for one in wrappers if _name_of(one) not in ("EpisodicLife", "ClipReward")]
-
-
-def _name_of(wrapper: Any) -> Any:
-    """Return the name of a wrapper: a text, a pair of it and arguments, or a class."""
-    return wrapper[0] if isinstance(wrapper, list | tuple) else getattr(wrapper, "__name__", wrapper)
+    return [one for one in wrappers if name_of_wrapper(one) not in ("EpisodicLife", "ClipReward")]
 
 
 def preprocessed(factory: Factory[VecEnv]) -> Factory[VecEnv]:
@@ -144,7 +140,7 @@ def preprocessed(factory: Factory[VecEnv]) -> Factory[VecEnv]:
     given = factory.hyper_parameters
     arguments, wrappers = dict(given["env_kwargs"] or {}), list(given["wrappers"])
     is_native = given["vectorization_mode"] is not None or given["backend"] != "gymnasium"
-    names = {_name_of(one) for one in wrappers}
+    names = {name_of_wrapper(one) for one in wrappers}
     if is_native or names & _PREPROCESSING or "obs_type" in arguments or not is_game(given["env"]):
         return factory
     of_make = {name: arguments.pop(name) for name in _OF_MAKE if name in arguments}

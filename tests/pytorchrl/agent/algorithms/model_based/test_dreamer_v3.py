@@ -451,9 +451,10 @@ def test_replayed_returns_are_those_of_received_rewards_and_the_values_of_next_s
         assert float(returns[row, 0]) == pytest.approx(target, rel=1e-5)
 
 
+@pytest.mark.parametrize("by_worker", [False, True])
 @pytest.mark.parametrize("refreshes", [True, False])
 def test_an_update_replaces_stored_states_by_those_that_it_inferred(
-    refreshes: bool, monkeypatch: pytest.MonkeyPatch
+    refreshes: bool, by_worker: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replayed_latents, "random_draw", most_likely)
     with scheme_of(SEQUENCES["across episodes"], refresh_states=refreshes) as scheme:
@@ -465,7 +466,8 @@ def test_an_update_replaces_stored_states_by_those_that_it_inferred(
         with torch.no_grad():
             inferred = replayed_latents.replay(algorithm.model, algorithm.read(batch), algorithm.generator).now
         before = scheme.storage.get_all_buffer_data()[RHS].clone()
-        scheme.storage.after_gradients(batch, algorithm.update(batch).info)
+        result = algorithm.compute_gradients(batch)[1] if by_worker else algorithm.update(batch)
+        scheme.storage.after_gradients(batch, result.info)
         after = scheme.storage.get_all_buffer_data()[RHS]
         begin = int(batch[INDICES][0, 0])
         for step in range(1, len(batch[DONE])):
