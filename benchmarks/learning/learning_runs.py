@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 import pytorchrl as prl
+from benchmarks.learning.atari_100k import ATARI_100K
 from benchmarks.learning.bodies_compositions import BODIES
 from benchmarks.learning.learning_task import Page, Task
 from benchmarks.learning.models_compositions import MODELS
@@ -292,6 +293,7 @@ def _steps_of_a_record(run: Run) -> int:
 
 
 PAGES: Mapping[str, Page] = {
+    "atari-100k": ATARI_100K,
     "bodies": BODIES,
     "latent-models": MODELS,
     "mujoco": MUJOCO,
