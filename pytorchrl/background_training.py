@@ -36,6 +36,10 @@ class BackgroundTraining:
             raise self._error
         self._collector.take_weights()
 
+    def give_weights(self) -> None:
+        """Let actions be chosen with weights that something else than updates has changed; no step may wait."""
+        self._collector.publish(is_changed=True)
+
     def make_step(self) -> None:
         """Step the environments and hand the step over; waits where too many wait already."""
         self._wait(lambda: self._collector.steps_ahead < self._max_steps_ahead)

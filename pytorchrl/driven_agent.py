@@ -243,6 +243,13 @@ class Agent(Answering, Closing):
             self._background.settle()
         return self.learner.save_checkpoint()
 
+    def start_from(self, run: str | os.PathLike[str]) -> list[str]:
+        """Initialise the networks of an agent that has observed nothing from another run; see :func:`start_from`."""
+        taken = self.learner.start_from(run)
+        if self._background is not None:
+            self._background.give_weights()
+        return taken
+
     def get_metrics(self) -> dict[str, float]:
         """Return the latest value of each metric, and "steps" and "seconds"."""
         return self.learner.get_metrics()

@@ -29,6 +29,7 @@ from pytorchrl.experiments.runs.continuation import (
 )
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.run_lock import RunLock
+from pytorchrl.experiments.runs.starting_point import STARTED_FROM, start_from
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.experiments.saving import RunSaver
 from pytorchrl.experiments.training_loop import TrainingLoop
@@ -351,6 +352,12 @@ class Learner(Answering, Closing):
         """Load the actor's weights of the best evaluation; raises CheckpointError before the first."""
         file = self._folder.best_weights_file
         self.scheme.algorithm.set_weights(checkpoint.load(file, checkpoint.BEST_WEIGHTS)["weights"])
+
+    def start_from(self, run: _Path) -> list[str]:
+        """Initialise the networks of a run that has not begun from another; see :func:`start_from`."""
+        taken = start_from(self.scheme, run)
+        self._folder.write_config(self._folder.read_config() | {STARTED_FROM: self.scheme.config[STARTED_FROM]})
+        return taken
 
     def explain(self) -> Explanation:
         """Return why no update is due or was made, and what the run waits for; ``print`` shows it as sentences."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from pytorchrl.agent.device import find_device
+from pytorchrl.agent.envs.driven import DrivenEnvs
 from pytorchrl.experiments.callbacks import Callbacks, callbacks_from_config
 from pytorchrl.experiments.runs import checkpoint, storage_owner, storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError, DamagedCheckpointError
@@ -287,19 +288,30 @@ def refuse_other_composition(
     differing = differences(ours, saved)
     if not differing:
         return
+    by_user, by_run = ((config["train_envs"] or {}).get("name") == DrivenEnvs.__name__ for config in (ours, saved))
+    new = f"prl.start_from({'agent' if by_user else 'scheme'}, {str(file.parent)!r})"
+    if by_user and not by_run:
+        raise CheckpointError(
+            f"{file} is of a run that steps its environments itself, or has none; an Agent, which is told their steps, "
+            f"cannot continue it. Begin a new run with its weights: make the agent with another log_dir, and call {new}"
+        )
     changes = None if scheme is None else _changes_between(scheme, ours, saved, len(differing))
-    way_out = "Resume with the composition it was saved with" if changes is None else changes
+    way_out = "Resume with the composition it was saved with"
+    if changes is not None:
+        made = "Make the {} of the factories it was saved with, and change it"
+        way_out = f"{made.format('agent')} then" if by_user else f"{made.format('scheme')} before it resumes"
+        way_out += f": {'; '.join(f'agent.learner.{call}' if by_user else call for call in changes)}"
     raise CheckpointError(
         f"{file} is of another composition; {'; '.join(differing)}. {way_out}, or begin a new run with its weights in "
-        f"another folder: prl.start_from(scheme, {str(file.parent)!r}), or train --from {file.parent}"
+        f"another folder: {new}{'' if by_user else f', or train --from {file.parent}'}"
     )
 
 
 def _changes_between(
     scheme: Scheme, ours: Mapping[str, Any], saved: Mapping[str, Any], num_differing: int
-) -> str | None:
-    """Return how to change the hyper-parameters of the algorithm and storage that differ; None if more differs."""
-    calls = []
+) -> list[str] | None:
+    """Return the calls that change the hyper-parameters which differ; None if more differs than can be changed."""
+    calls = list[str]()
     for part, method in (("algorithm", "update_algorithm_parameter"), ("storage", "update_storage_parameter")):
         here, there = ours[part], saved[part]
         if here["name"] != there["name"]:
@@ -310,9 +322,7 @@ def _changes_between(
         if any(name in of_part.unchangeable for name in names):
             return None
         calls += [f"scheme.{part}.{method}({name!r}, {_as_code(given[name])})" for name in names]
-    if len(calls) != num_differing:
-        return None
-    return f"Make the scheme of the factories it was saved with, and change it before it resumes: {'; '.join(calls)}"
+    return calls if len(calls) == num_differing else None
 
 
 def _as_code(value: Any) -> str:

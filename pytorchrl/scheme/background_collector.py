@@ -94,10 +94,10 @@ class BackgroundCollector:
         self.steps, self.episodes = step.steps, step.episodes
         return step.finished
 
-    def publish(self) -> None:
-        """Let further actions be chosen with the present weights, if they have changed."""
+    def publish(self, *, is_changed: bool = False) -> None:
+        """Let further actions be chosen with the present weights, if updates, or anything else, have changed them."""
         version = self._present_version()
-        if version != self._version:
+        if is_changed or version != self._version:
             self._publish(version)
 
     def _present_version(self) -> tuple[int, dict[str, Any]]:

@@ -9,6 +9,7 @@ import pytest
 from gymnasium import spaces
 
 import pytorchrl as prl
+from pytorchrl.experiments.runs.run_folder import RunFolder
 from storages.transition import ACT, DONE2, OBS, OBS2
 from tests.support.comparison import assert_equal
 from tests.support.lessons import Wandering
@@ -201,3 +202,58 @@ def test_metrics_checkpoints_and_episodes_are_those_of_a_run(tmp_path: Path) -> 
     assert [record["steps"] for record in records if "losses/loss" in record] == [24, 40, 60]
     with made("dqn", tmp_path / "run", resume=True) as agent:
         assert agent.steps == 50
+
+
+def trained_elsewhere(folder: Path) -> Path:
+    """A run of a learner, with the networks of the agents above."""
+    algorithm, actor, storage, actions = SETTINGS["dqn"]
+    envs = prl.VecEnv.create_factory(lambda: Wandering(ACTIONS[actions]))
+    with prl.Learner(prl.Scheme(algorithm, actor, storage, envs, seed=1), 40, folder) as learner:
+        learner.run(progress=False)
+    return folder
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+def test_an_agent_starts_from_a_run_of_a_learner(in_background: bool, tmp_path: Path) -> None:
+    run = trained_elsewhere(tmp_path / "elsewhere")
+    with made("dqn", tmp_path / "run", train_in_background=in_background) as agent:
+        before = agent.policy.algorithm.get_weights()
+        assert prl.start_from(agent, run) == ["q"]
+        weights = prl.load_policy(run).algorithm.get_weights()
+        assert_equal(agent.policy.algorithm.get_weights(), weights)
+        assert any((before[name] != weights[name]).any() for name in before)
+        config = RunFolder(tmp_path / "run").read_config()
+        assert config["started_from"]["networks"] == ["q"]
+        Loop("dqn").run(agent, 30)
+        agent.save()
+        with pytest.raises(RuntimeError, match="has made 30 steps already"):
+            prl.start_from(agent, run)
+    with made("dqn", tmp_path / "run", resume=True) as resumed:
+        assert resumed.steps == 30
+        assert RunFolder(tmp_path / "run").read_config()["started_from"] == config["started_from"]
+
+
+def test_an_agent_that_resumes_a_run_of_a_learner_hears_how_to_start_from_it(tmp_path: Path) -> None:
+    run = trained_elsewhere(tmp_path / "elsewhere")
+    said = "steps its environments itself.*another log_dir, and call prl.start_from\\(agent, "
+    with pytest.raises(prl.CheckpointError, match=said):
+        made("dqn", run, resume=True)
+
+
+def test_an_agent_with_other_hyper_parameters_hears_how_to_change_them_once_resumed(tmp_path: Path) -> None:
+    with made("dqn", tmp_path / "run") as agent:
+        agent.save()
+    _, actor, storage, actions = SETTINGS["dqn"]
+    changed = prl.DQN.create_factory(start_steps=20, mini_batch_size=8, test_every=0, gamma=0.5)
+    spaces_of = {"observation_space": Wandering(None).observation_space, "action_space": ACTIONS[actions]}
+    said = r"agent.learner.scheme.algorithm.update_algorithm_parameter\('gamma', 0.5\).*prl.start_from\(agent"
+    with pytest.raises(prl.CheckpointError, match=said):
+        prl.Agent(changed, actor, storage, tmp_path / "run", 90, seed=3, resume=True, **spaces_of)
+    with made("dqn", tmp_path / "run", resume=True) as agent:
+        agent.learner.scheme.algorithm.update_algorithm_parameter("gamma", 0.5)
+        assert agent.learner.scheme.algorithm.gamma == 0.5
+
+
+def test_only_a_scheme_a_learner_or_an_agent_starts_from_a_run(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="a scheme, a learner or an agent, got str"):
+        prl.start_from("runs/new", tmp_path)  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -15,10 +15,19 @@ from pytorchrl.scheme.scheme import Scheme
 
 _NETWORKS, _NORMALIZATION = "networks", "normalization"
 _OF_STEPS = "steps"
+STARTED_FROM = "started_from"
+"""Key of a configuration that says where the networks are from."""
 
 
-def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
-    """Initialise the networks of a new scheme from another run.
+class Beginning(Protocol):
+    """A learner or an agent whose run has not begun."""
+
+    def start_from(self, run: str | os.PathLike[str]) -> list[str]:
+        """Initialise the networks, and note it in the run folder."""
+
+
+def start_from(scheme: Scheme | Beginning, run: str | os.PathLike[str]) -> list[str]:
+    """Initialise the networks of a new scheme, learner or agent from another run.
 
     From a run of the same algorithm with networks of the same shapes, the complete training state is loaded: weights,
     target networks, optimisers, dual variables such as temperatures, and the normalisation statistics of observations.
@@ -28,7 +37,7 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
     run is not read again.
 
     Args:
-        scheme: of the new run.
+        scheme: of the new run; or its :class:`Learner`, or its :class:`Agent`.
         run: a run folder, whose newest checkpoint is read, or a file of weights such as ``best_weights.pt``.
 
     Returns:
@@ -37,11 +46,16 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
     Raises:
         CheckpointError: there is no checkpoint, it is damaged, none of its networks fits, or actions had other bounds.
         RuntimeError: the scheme has already made steps or updates.
+        TypeError: it is no scheme, learner or agent.
     """
+    if not isinstance(scheme, Scheme):
+        if not hasattr(scheme, "start_from"):
+            raise TypeError(f"start_from: give a scheme, a learner or an agent, got {type(scheme).__name__}")
+        return scheme.start_from(run)
     if scheme.steps or scheme.algorithm.updates:
         raise RuntimeError(
             f"start_from: the scheme has made {scheme.steps:,} {scheme.unit} already; make a new one, or "
-            f"continue its run by Learner.resume"
+            f"continue its run by Learner.resume, or Agent(..., resume=True)"
         )
     file = file_of(run)
     state = checkpoint.load(file, checkpoint.READING, is_mapped=True)
@@ -60,7 +74,7 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
                 f"actor the same hidden_sizes, body, feature_extractor and memory"
             )
         steps = state["steps"] if "weights" in state else state["scheme"]["collector"]["steps"]
-    scheme.config["started_from"] = {
+    scheme.config[STARTED_FROM] = {
         "run": os.fspath(run),
         "algorithm": config["algorithm"]["name"],
         "steps": steps,
