@@ -1,7 +1,9 @@
 """The C++ program of the examples acts as the policy in Python."""
 
+import json
 import shutil
 import subprocess
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.experiments import TrainedPolicy
+from tests.support.exported import loaded_script
 from tests.support.finished_runs import trained
 from tests.support.profiles import FULL
 
@@ -58,6 +61,27 @@ def test_a_line_that_is_no_observation_is_answered_by_an_error_and_said(program:
         assert f"act: line {number}: expected 3 finite numbers of an observation: {reason}" in done.stderr
 
 
+def test_the_program_reads_the_sizes_in_files_of_earlier_versions(program: Path, tmp_path: Path) -> None:
+    trained("ppo with memory", tmp_path / "run").close()
+    file = prl.load_policy(tmp_path / "run").export(tmp_path / "policy.ts")
+    extra: dict[str, Any] = {"metadata.json": ""}
+    script = loaded_script(file, extra)
+    # Each value was a text that held JSON.
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in json.loads(extra["metadata.json"]).items()
+    }
+    older = tmp_path / "older.ts"
+    with warnings.catch_warnings(action="ignore"):
+        torch.jit.save(script, str(older), _extra_files={"metadata.json": json.dumps(texts)})  # type: ignore[no-untyped-call]
+    line = " ".join(["0.1"] * int(np.prod(prl.load_policy(tmp_path / "run").observation_space.shape)))
+    found = [
+        subprocess.run([program, each], input=line, capture_output=True, text=True, check=True).stdout
+        for each in (file, older)
+    ]
+    assert found[0] == found[1] != "error\n"
+
+
 @pytest.mark.parametrize("name", ["dqn", "sac", "ppo with memory"])
 def test_the_program_prints_the_actions_of_the_policy_in_python(
     name: str, act: Callable[..., list[list[float]]], tmp_path: Path
@@ -65,7 +89,6 @@ def test_the_program_prints_the_actions_of_the_policy_in_python(
     trained(name, tmp_path / "run").close()
     policy: TrainedPolicy = prl.load_policy(tmp_path / "run")
     file = policy.export(tmp_path / "policy.ts")
-    states = policy.algorithm.actor.initial_memory(1)
     seen = np.random.default_rng(0).normal(size=(2, 5, *policy.observation_space.shape)).astype(np.float32)
     expected, lines = [], list[str]()
     for episode in seen:
@@ -74,5 +97,5 @@ def test_the_program_prints_the_actions_of_the_policy_in_python(
             expected.append(np.asarray(policy(observation)).ravel())
             lines.append(" ".join(map(str, observation.tolist())))
         lines.append("")
-    found = act(file, *([] if states is None else [states.shape[1]]), lines=lines)
+    found = act(file, lines=lines)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import warnings
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -213,7 +214,7 @@ def _write(program: Any, algorithm: Algorithm, path: Path) -> None:
         write_atomically(path, content.getvalue())
         return
     try:
-        write_onnx(program, path, input_names(algorithm), output_names(algorithm), metadata)
+        write_onnx(program, path, input_names(algorithm), output_names(algorithm), _as_texts(metadata))
     except RuntimeError as error:
         raise _unsupported(algorithm, path, error, _LATER) from error
 
@@ -254,8 +255,8 @@ _MOST_NUMBERS = 1_000
 """Of a part of the observation whose shift and scale are written."""
 
 
-def metadata_of(algorithm: Algorithm) -> dict[str, str]:
-    """Return the metadata of an exported policy by name; all but versions and names of classes are JSON."""
+def metadata_of(algorithm: Algorithm) -> dict[str, Any]:
+    """Return the metadata of an exported policy by name, as plain data that JSON can hold."""
     described = {
         "observation_space": compact(space_as_data(algorithm.actor.observation_space)),
         "action_space": compact(space_as_data(algorithm.action_space)),
@@ -265,10 +266,15 @@ def metadata_of(algorithm: Algorithm) -> dict[str, str]:
         "outputs": output_names(algorithm),
         "states": _states(algorithm),
     }
+    of_all = {"pytorchrl_version": VERSION, "algorithm": type(algorithm).__name__}
+    return of_all | {name: _finite(value) for name, value in described.items()}
+
+
+def _as_texts(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return metadata with texts alone, which ONNX files hold: values other than texts as JSON."""
     return {
-        "pytorchrl_version": VERSION,
-        "algorithm": type(algorithm).__name__,
-        **{name: json.dumps(_finite(value), allow_nan=False) for name, value in described.items()},
+        name: value if isinstance(value, str) else json.dumps(value, allow_nan=False)
+        for name, value in metadata.items()
     }
 
 
