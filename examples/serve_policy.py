@@ -1,10 +1,13 @@
 """A web service of a trained policy: ``python examples/serve_policy.py runs/to-deploy --port 8000``.
 
 A POST of ``{"observation": [0, 0, 0, 0]}`` to ``localhost:8000/act`` returns an action, and ``localhost:8000/docs``
-describes the requests. FastAPI and uvicorn are installed by ``pip install "pytorchrl-toolkit[serve]"``.
+describes the requests. FastAPI and uvicorn are installed by ``pip install "pytorchrl-toolkit[serve]"``. Any ASGI server
+runs ``service_of_environment``, of the policy that the environment variable ``POLICY`` names.
 """
 
+import os
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +16,8 @@ import numpy as np
 import torch
 import tyro
 import uvicorn
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 import pytorchrl as prl
@@ -30,8 +34,18 @@ class Arguments:
     """address to listen at; 0.0.0.0 for all of the machine's"""
     port: int = 8000
     """to listen at; 0 for one that is free"""
+    workers: int = 1
+    """processes; a policy with a memory is served by one, as states lie in its memory"""
     most_clients: int = 1_000
     """clients whose recurrent states are kept; the one that has not asked for the longest time is forgotten"""
+    most_rows: int = 1_000
+    """observations of a request"""
+    most_bytes: int = 1_000_000
+    """of a request; a larger one is not read"""
+
+
+LIMITS = ("most_clients", "most_rows", "most_bytes")
+"""Settings that environment variables give, too, in capital letters."""
 
 
 class Question(BaseModel):
@@ -46,14 +60,27 @@ class Question(BaseModel):
     """Whether an episode begins with the observation."""
 
 
-def service(run: Path, most_clients: int = 1_000) -> FastAPI:
-    """Return the web service of a policy, which any ASGI server runs; in one process where it has a memory."""
-    policy = prl.load_policy(run)
+def service(arguments: Arguments) -> FastAPI:
+    """Return the web service of a policy."""
+    policy = prl.load_policy(arguments.run)
     if policy.algorithm.reads_rewards:
-        raise ValueError(f"{run}: {type(policy.algorithm).__name__} acts by rewards, which this service does not take")
+        name = type(policy.algorithm).__name__
+        raise ValueError(f"{arguments.run}: {name} acts by rewards, which this service does not take")
     has_memory = policy.algorithm.actor.memory is not None or policy.algorithm.keeps_acting_state
+    if has_memory and arguments.workers > 1:
+        raise ValueError(f"{arguments.run}: the policy has a memory, which lies in one process; leave out --workers")
+    torch.set_num_threads(1)  # the fastest for small networks
     clients: OrderedDict[str, TrainedPolicy] = OrderedDict()
     app = FastAPI(title="A trained policy")
+
+    @app.middleware("http")
+    async def refuse_large(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        length = request.headers.get("content-length")
+        if request.method == "POST" and length is None:
+            return JSONResponse({"detail": "a request needs the header Content-Length"}, 411)
+        if length is not None and int(length) > arguments.most_bytes:
+            return JSONResponse({"detail": f"a request has at most {arguments.most_bytes} bytes, got {length}"}, 413)
+        return await answer(request)
 
     # Asynchronous functions run one after the other in the server's thread: a policy is not called twice at a time.
     @app.get("/health")
@@ -70,7 +97,10 @@ def service(run: Path, most_clients: int = 1_000) -> FastAPI:
     async def act(question: Question) -> dict[str, Any]:
         try:
             refuse_other_than_numbers(question.observation)
-            policy.as_arrays(question.observation)  # a question that is refused changes no state
+            batch, _ = policy.as_arrays(question.observation)  # a question that is refused changes no state
+            rows = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
+            if rows > arguments.most_rows:
+                raise ValueError(f"a request has at most {arguments.most_rows} observations, got {rows}")
             if not has_memory:
                 return {"action": plain(policy(question.observation))}
             if question.client is None:
@@ -80,7 +110,7 @@ def service(run: Path, most_clients: int = 1_000) -> FastAPI:
             if client is None:
                 client = TrainedPolicy(policy.algorithm, allow_nonfinite=policy.allow_nonfinite)
             clients[question.client] = client
-            if len(clients) > most_clients:
+            if len(clients) > arguments.most_clients:
                 clients.popitem(last=False)
             if question.begins:
                 client.reset()
@@ -89,6 +119,12 @@ def service(run: Path, most_clients: int = 1_000) -> FastAPI:
             raise HTTPException(422, reason(error)) from error
 
     return app
+
+
+def service_of_environment() -> FastAPI:
+    """Return the service that environment variables describe, POLICY and those of LIMITS, in a process of a server."""
+    limits = {name: int(os.environ[name.upper()]) for name in LIMITS if name.upper() in os.environ}
+    return service(Arguments(Path(os.environ["POLICY"]), workers=int(os.environ.get("WEB_CONCURRENCY", 1)), **limits))
 
 
 def refuse_other_than_numbers(observation: Any) -> None:
@@ -120,5 +156,17 @@ def plain(action: Any) -> Any:
 
 if __name__ == "__main__":
     arguments = tyro.cli(Arguments, description=__doc__)
-    torch.set_num_threads(1)  # the fastest for small networks
-    uvicorn.run(service(arguments.run, arguments.most_clients), host=arguments.host, port=arguments.port)
+    app = service(arguments)  # errors are raised here, not in each process
+    if arguments.workers == 1:
+        uvicorn.run(app, host=arguments.host, port=arguments.port)
+    else:
+        os.environ |= {"POLICY": str(arguments.run)} | {name.upper(): str(getattr(arguments, name)) for name in LIMITS}
+        os.environ["WEB_CONCURRENCY"] = str(arguments.workers)  # which uvicorn reads, too
+        uvicorn.run(
+            f"{Path(__file__).stem}:{service_of_environment.__name__}",
+            factory=True,
+            app_dir=str(Path(__file__).parent),
+            host=arguments.host,
+            port=arguments.port,
+            timeout_worker_healthcheck=60,  # seconds; importing torch may take more than the default of 5
+        )

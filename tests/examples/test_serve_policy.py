@@ -1,12 +1,15 @@
 """The web service of the examples answers with the actions of the policy."""
 
 import json
+import os
 import re
+import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,10 @@ pytest.importorskip("fastapi", reason="the web service needs the package fastapi
 pytest.importorskip("uvicorn", reason="the web service needs the package uvicorn")
 pytestmark = pytest.mark.long
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "serve_policy.py"
+UVICORN = [
+    *(sys.executable, "-m", "uvicorn", "--app-dir", str(SCRIPT.parent), "--factory"),
+    *("serve_policy:service_of_environment", "--timeout-worker-healthcheck", "60"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +47,36 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(run: Path) -> Iterator[str]:
     """The address of a running service that remembers two clients."""
-    arguments = [sys.executable, str(SCRIPT), str(run), "--port", "0", "--most-clients", "2"]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as service:
+    limits = ["--most-clients", "2", "--most-rows", "3", "--most-bytes", "1000"]
+    with served([sys.executable, str(SCRIPT), str(run), "--port", "0", *limits]) as found:
+        yield found
+
+
+@contextmanager
+def served(command: list[str], **variables: str) -> Iterator[str]:
+    """The address of a service, which ends with the context."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | variables) as service:
         assert service.stderr is not None
-        found = next((re.search(r"http://[\d.]+:\d+", line) for line in service.stderr if "running on" in line), None)
-        assert found is not None, "the service ended"
-        yield found[0]
-        service.terminate()
+        try:
+            found = next(
+                (re.search(r"http://([\d.]+):(\d+)", line) for line in service.stderr if "running on" in line), None
+            )
+            assert found is not None, "the service ended"
+            # Processes of a server begin to listen after the line.
+            while not listens(found[1], int(found[2])):
+                assert service.poll() is None, "the service ended"
+            yield found[0]
+        finally:
+            service.terminate()
+
+
+def listens(host: str, port: int) -> bool:
+    """Whether a server takes connections."""
+    try:
+        socket.create_connection((host, port), timeout=60).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def answer(address: str, **question: Any) -> Any:
@@ -120,6 +150,9 @@ def test_the_service_says_that_it_is_there(address: str) -> None:
         ('{"observation": [0, 0, null], "client": "one"}', "the observation must be numbers, got None"),
         ('{"observation": [0, 0, 1%s], "client": "one"}' % ("0" * 400), "too large"),
         ('{"observation": [0, 0, NaN], "client": "one"}', "nan"),
+        ('{"observation": {"a": 1}, "client": "one"}', "got other values: a mapping with ['a']"),
+        ('{"observation": [[0, 0, 0], [0, 0]], "client": "one"}', "must be numbers with the shape (3,)"),
+        (json.dumps({"observation": [[0, 0, 0]] * 4, "client": "one"}), "at most 3 observations, got 4"),
     ],
 )
 def test_a_question_that_the_policy_cannot_answer_gets_status_422(address: str, content: str, reason: str) -> None:
@@ -147,3 +180,36 @@ def test_another_number_of_rows_is_refused_in_terms_of_the_question(address: str
     assert status == 422
     assert 'send "begins": true where an episode begins' in told["detail"]
     assert "reset()" not in told["detail"]
+
+
+def test_a_request_of_too_many_bytes_is_not_read(address: str) -> None:
+    status, told = whole_answer(address, json.dumps({"observation": [0, 0, 0], "client": "x" * 1_000}))
+    assert status == 413, told
+    assert "at most 1000 bytes" in told["detail"]
+
+
+def test_several_processes_serve_a_policy_without_a_memory_alone(run: Path, tmp_path: Path) -> None:
+    refused = subprocess.run(
+        [sys.executable, SCRIPT, run, "--workers", "2"], capture_output=True, text=True, check=False
+    )
+    assert refused.returncode != 0
+    assert "the policy has a memory, which lies in one process; leave out --workers" in refused.stderr
+    scheme = prl.Scheme(
+        prl.PPO.create_factory(num_mini_batch=1, test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.GAEBuffer.create_factory(size=20),
+        prl.VecEnv.create_factory("Pendulum-v1"),
+    )
+    with prl.Learner(scheme, 20, tmp_path / "run") as learner:
+        learner.run()
+    file = learner.save_policy(tmp_path / "policy.pt")
+    expected, seen = prl.load_policy(file)([0.5, -0.5, 0.1]), {"observation": [0.5, -0.5, 0.1]}
+    limit = ["--most-rows", "1"]
+    for command in (
+        [sys.executable, str(SCRIPT), str(file), "--port", "0", "--workers", "2", *limit],
+        [*UVICORN, "--port", "0", "--workers", "2"],
+    ):
+        with served(command, POLICY=str(file), MOST_ROWS="1") as address:
+            np.testing.assert_allclose(answer(address, **seen), expected, rtol=1e-5)
+            status, told = whole_answer(address, '{"observation": [[0, 0, 0], [0, 0, 0]]}')
+            assert (status, told["detail"]) == (422, "a request has at most 1 observations, got 2")

@@ -240,13 +240,17 @@ class TrainedPolicy(Answering):
 
     def _batched(self, values: Any, space: Any, name: str) -> tuple[NDArray[Any], bool]:
         """Return values (E, *shape) in the space's dtype, and whether there was no batch axis."""
-        array = np.asarray(values, space.dtype)
+        wanted = f"{space.shape}, or (E, {', '.join(map(str, space.shape))}) for E environments"
+        try:
+            array = np.asarray(values, space.dtype)
+        except (OverflowError, TypeError, ValueError) as error:
+            given = f"a mapping with {list(values)}" if isinstance(values, Mapping) else str(error)
+            raise ValueError(
+                f"TrainedPolicy: {name} must be numbers with the shape {wanted}, got other values: {given}"
+            ) from error
         is_single = array.shape == space.shape
         if not is_single and (array.ndim != len(space.shape) + 1 or array.shape[1:] != space.shape):
-            raise ValueError(
-                f"TrainedPolicy: {name} must have the shape {space.shape}, or (E, {', '.join(map(str, space.shape))}) "
-                f"for E environments, got {array.shape}"
-            )
+            raise ValueError(f"TrainedPolicy: {name} must have the shape {wanted}, got {array.shape}")
         if not self.allow_nonfinite and array.dtype.kind == "f":
             way_out = "allow_nonfinite=True of TrainedPolicy, or of the storage in training, would act on it"
             _refuse_where(~np.isfinite(array), array, name, f"; {way_out}")

@@ -178,7 +178,8 @@ def test_a_policy_returns_valid_actions_of_every_kind_of_space(
     [
         (np.zeros(3), r"must have the shape \(4,\), or \(E, 4\)"),
         (np.zeros((2, 2, 4)), "got"),
-        ({"a": np.zeros(4)}, "must have the shape|could not|float"),
+        ({"a": np.zeros(4)}, r"must be numbers with the shape \(4,\).*got other values: a mapping with \['a'\]"),
+        ([[0.0] * 4, [0.0] * 3], "must be numbers with the shape.*inhomogeneous"),
         (np.array([0.0, np.nan, 0.0, 0.0]), r"the observation has nan at \(1,\); allow_nonfinite=True"),
         (np.array([[0.0] * 4, [0.0, 0.0, 0.0, -np.inf]]), r"the observation has -inf at \(1, 3\)"),
     ],
@@ -188,7 +189,7 @@ def test_observations_of_another_space_are_refused(
 ) -> None:
     run = finished("dqn")
     policy = prl.load_policy(run)
-    with pytest.raises((ValueError, TypeError), match=message):
+    with pytest.raises(ValueError, match=message):
         policy(observation)
 
 
