@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import tyro
@@ -13,6 +13,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.agent.envs.vec_env import one_copy
 from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
+from pytorchrl.commands.value_in_environment import RANDOM, RandomActions, compared, described
 from pytorchrl.commands.value_on_data import evaluate_on_data
 from pytorchrl.comparison.references import known_reference
 from pytorchrl.experiments import NormalizedScore, load_policy
@@ -26,7 +27,7 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.logging.formats import counted
 from pytorchrl.logging.groups import environment
-from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
+from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation
 from pytorchrl.scheme.evaluation import evaluate as evaluation_of
 from pytorchrl.terminal import tell
 from storages.component.factory import Factory
@@ -41,6 +42,7 @@ def evaluate(
     episodes: int = 20,
     seed: int = 0,
     explore: bool = False,
+    baseline: Annotated[str | None, tyro.conf.arg(metavar="random|RUN", help_behavior_hint="")] = None,
     data: str | None = None,
     select: str | None = None,
     fits: int = 10,
@@ -49,11 +51,14 @@ def evaluate(
 ) -> None:
     """Evaluate the policy of a run's last checkpoint, in its environment or on a data set.
 
+    The interval of the mean return is a bootstrap interval over the episodes, with 95% confidence.
+
     Args:
         run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
         episodes: number of episodes.
         seed: of the environments.
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
+        baseline: compare the policy with random actions, or with that of another run, in episodes of the same seed.
         data: a data set, from which the value of a run's greedy actions is estimated without an environment; run is
             then a run folder.
         select: its episodes: 'SelectEpisodes(best_share=0.1)'; those that the run held out, if it did, or all.
@@ -66,22 +71,57 @@ def evaluate(
     if data is not None:
         if explore:
             raise ValueError("--data evaluates the greedy actions, which load_policy takes; leave out --explore")
+        if baseline is not None:
+            raise ValueError("--data compares with the policy that made the data; leave out --baseline")
         import_modules(imports)
         evaluate_on_data(run, data, select, FitSettings(fits=fits, updates=updates), seed)
         return
     algorithm, envs_factory, config = policy_of(run, imports)
-    with one_copy(envs_factory)() as envs:
-        progress = (algorithm.steps, algorithm.target_steps) if explore else None
-        result = evaluation_of(algorithm, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
-    returns = result.returns
-    tell(
-        f"{counted(episodes, 'episode')}: mean return {np.mean(returns):.2f}, standard deviation "
-        f"{np.std(returns):.2f}, median {np.median(returns):.2f}, from {min(returns):.2f} to {max(returns):.2f}; mean "
-        f"length {np.mean(result.lengths):.1f}"
-    )
+    other = None if baseline is None else _baseline(baseline, run, algorithm, envs_factory, config, imports)
+    result = _evaluated(algorithm, envs_factory, episodes, seed, explore)
+    tell(described(result))
     if (references := _references(config)) is not None:
         score = normalised([result.mean_return], references)[0]
         tell(f"Normalised score: {score:.3f}, where a return of {references[0]:g} is 0 and of {references[1]:g} is 1")
+    if other is not None:
+        name = "random actions" if baseline == RANDOM else str(baseline)
+        beside = _evaluated(*other, episodes, seed, explore)
+        tell(f"{'Random actions' if baseline == RANDOM else baseline}, {described(beside)}")
+        tell(compared(str(run), result, name, beside))
+
+
+def _evaluated(
+    algorithm: Algorithm | RandomActions, envs_factory: Factory[VecEnv], episodes: int, seed: int, explore: bool
+) -> Evaluation:
+    """Return the returns of a policy in one copy of its environment."""
+    acting = cast("Algorithm", algorithm)
+    progress = (acting.steps, acting.target_steps) if explore and isinstance(algorithm, Algorithm) else None
+    with one_copy(envs_factory)() as envs:
+        return evaluation_of(acting, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
+
+
+def _baseline(
+    baseline: str,
+    run: Path,
+    algorithm: Algorithm,
+    envs_factory: Factory[VecEnv],
+    config: Mapping[str, Any],
+    imports: Imports,
+) -> tuple[Algorithm | RandomActions, Factory[VecEnv]]:
+    """Return what a policy is compared with, and a factory of the environments in which it acts.
+
+    Raises:
+        ValueError: it is a policy of another environment.
+    """
+    if baseline == RANDOM:
+        return RandomActions(algorithm), envs_factory
+    other, its_envs, its_config = policy_of(Path(baseline), imports)
+    ours, theirs = environment(config), environment(its_config)
+    if ours != theirs:
+        raise ValueError(
+            f"--baseline {baseline} acts in {theirs}, and {run} in {ours}, so that their returns cannot be compared"
+        )
+    return other, its_envs
 
 
 def watch(
