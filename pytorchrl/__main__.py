@@ -16,7 +16,7 @@ from gymnasium.error import DependencyNotInstalled
 
 from pytorchrl.commands.shared import STOPPED
 from pytorchrl.commands.table import COMMANDS, DATA_COMMANDS, READ_THEIR_OWN_ARGUMENTS, Command
-from pytorchrl.terminal import format_warning, printable, tell
+from pytorchrl.terminal import ending_with_its_reader, format_warning, printable, tell
 from pytorchrl.version import VERSION
 
 _PROGRAM = "python -m pytorchrl"
@@ -28,7 +28,8 @@ def main() -> None:
     """Run the command named on the command line; expected errors end it with a message and no traceback."""
     warnings.formatwarning = format_warning
     try:
-        _run(sys.argv[1:])
+        with ending_with_its_reader():
+            _run(sys.argv[1:])
     except InterruptedError as error:
         tell(f"error: {error}", is_error=True)
         raise SystemExit(STOPPED) from error

@@ -1,8 +1,11 @@
 """Output of commands: names from run folders and data sets are text there, never markup or control codes."""
 
+import os
+import select
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -42,6 +45,40 @@ def format_warning(
 
 
 _formatted = warnings.formatwarning
+
+
+CLOSED_OUTPUT = 141
+"""Exit status of a program whose output is read no longer: that of shells for SIGPIPE."""
+
+
+@contextmanager
+def ending_with_its_reader() -> Iterator[None]:
+    """End the process without a traceback where nothing reads its output any longer, as after ``| head -1``.
+
+    Raises:
+        SystemExit: the standard output is closed, with the status :data:`CLOSED_OUTPUT`.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        if not _output_is_closed():
+            raise  # of another pipe, such as that of a process
+        # Otherwise, Python would write the rest, and fail again, at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        for note in getattr(error, "__notes__", ()):
+            # How an interrupted run is continued.
+            tell(note, is_error=True)
+        raise SystemExit(CLOSED_OUTPUT) from None
+
+
+def _output_is_closed() -> bool:
+    """Whether the standard output is a pipe whose other end is closed."""
+    if sys.platform == "win32":
+        return False
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 class TextConsole(Console):

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import tyro
 
 from benchmarks.learning.example_runs import ROOT, ExampleName, Result, Run, can_run, results_of
+from pytorchrl.terminal import ending_with_its_reader
 
 EXAMPLES: dict[ExampleName, str] = {
     "dqn_her_bitflipping": "mean return: -15 where no pattern is ever found; -10.5 is the best that can be expected",
@@ -103,4 +104,5 @@ def _page(rows: list[list[str]], arguments: Arguments) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments, description=__doc__))
+    with ending_with_its_reader():
+        main(tyro.cli(Arguments, description=__doc__))

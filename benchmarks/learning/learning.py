@@ -20,6 +20,7 @@ import tyro
 
 import pytorchrl as prl
 from benchmarks.learning.example_runs import ROOT, ExampleName, Result, Run, can_run, results_of
+from pytorchrl.terminal import ending_with_its_reader
 
 
 @dataclass(frozen=True)
@@ -202,4 +203,5 @@ def _row(cells: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments, description=__doc__))
+    with ending_with_its_reader():
+        main(tyro.cli(Arguments, description=__doc__))

@@ -21,6 +21,7 @@ from benchmarks.learning.example_runs import ROOT
 from benchmarks.learning.offline_runs import EPISODES, LIBRARIES, Finished, Job, Library
 from benchmarks.learning.offline_tasks import TASKS
 from benchmarks.shared.page_texts import paragraphs, standard_error
+from pytorchrl.terminal import ending_with_its_reader
 
 _PANELS_IN_A_ROW = 3
 
@@ -186,4 +187,5 @@ def _cell(scores: Sequence[float]) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments, description=__doc__))
+    with ending_with_its_reader():
+        main(tyro.cli(Arguments, description=__doc__))

@@ -20,6 +20,7 @@ from benchmarks.learning.imitation_tasks import IMITATION
 from benchmarks.learning.learning_runs import PAGES
 from benchmarks.learning.online_tasks import ONLINE
 from benchmarks.learning.staged_runs import StagedPage
+from pytorchrl.terminal import ending_with_its_reader
 
 Tasks = Annotated[tuple[str, ...], tyro.conf.arg(metavar="TASK ...")]
 
@@ -69,4 +70,5 @@ PAGE_COMMANDS: dict[str, Callable[..., Any]] = {
 
 
 if __name__ == "__main__":
-    tyro.extras.subcommand_cli_from_dict(PAGE_COMMANDS, description=__doc__)
+    with ending_with_its_reader():
+        tyro.extras.subcommand_cli_from_dict(PAGE_COMMANDS, description=__doc__)

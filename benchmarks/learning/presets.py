@@ -33,6 +33,7 @@ from pytorchrl.commands.composition.description import merge_descriptions
 from pytorchrl.commands.composition.parts import RunParts, make_parts
 from pytorchrl.commands.composition.presets import preset_of
 from pytorchrl.scheme import evaluate
+from pytorchrl.terminal import ending_with_its_reader
 from storages.component.factory import Factory, make_factory
 from storages.files import write_atomically
 
@@ -343,4 +344,5 @@ def _published(task: PresetTask) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments, description=__doc__))
+    with ending_with_its_reader():
+        main(tyro.cli(Arguments, description=__doc__))

@@ -22,6 +22,7 @@ import torch
 import tyro
 
 import pytorchrl as prl
+from pytorchrl.terminal import ending_with_its_reader
 
 _ROOT = Path(__file__).resolve().parents[2]
 _THRESHOLD = 450.0
@@ -136,4 +137,5 @@ def _shown(steps: int | None) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments, description=__doc__))
+    with ending_with_its_reader():
+        main(tyro.cli(Arguments, description=__doc__))

@@ -29,6 +29,7 @@ import tyro
 
 import pytorchrl as prl
 from benchmarks.shared.page_texts import paragraphs, standard_error
+from pytorchrl.terminal import ending_with_its_reader
 
 _ROOT = Path(__file__).resolve().parents[2]
 ENV = "Pendulum-v1"
@@ -208,4 +209,5 @@ def _read(results: Path, target_steps: int) -> dict[Key, float]:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments, description=__doc__))
+    with ending_with_its_reader():
+        main(tyro.cli(Arguments, description=__doc__))

@@ -6,7 +6,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -166,14 +166,20 @@ def unknown_option(option: str, known: Sequence[str], parts: Mapping[str, type[A
     """
     prefix, dot, _ = option.removeprefix("--").partition(".")
     hint = ""
+    of_all = [one for one in known if one.removeprefix("--").partition(".")[0] in parts]
     if dot and prefix in parts:
-        hint = _hint(option, prefix, parts)
+        hint = _hint(option, prefix, parts) or _of_another_part(option, prefix, parts)
         known = [one for one in known if one.startswith(f"--{prefix}.")]
     elif not dot:
         hint = _without_part(option, parts)
     if not hint:
         near = difflib.get_close_matches(option.partition(".")[2] or option, _shortened(known, dot), 1, NEAREST)
         hint = f"; did you mean {f'--{prefix}.' if dot else ''}{near[0]}?" if near else ""
+    if not hint and dot and prefix in parts:
+        name = option.partition(".")[2]
+        by_name = {one.partition(".")[2]: one for one in of_all}
+        near = difflib.get_close_matches(name, by_name, 1, NEAREST)
+        hint = f"; did you mean {by_name[near[0]]}?" if near else ""
     return f"there is no option {option}{hint}"
 
 
@@ -186,6 +192,12 @@ def _hint(option: str, prefix: str, parts: Mapping[str, type[Any]]) -> str:
     cls, name = parts[prefix], option.partition(".")[2].replace("-", "_")
     text = hint_for(name, hyper_parameters_of(cls), cls.other_names).removeprefix("here it is ").removesuffix(". ")
     return _named(text, prefix, parts) if text else ""
+
+
+def _of_another_part(option: str, prefix: str, parts: Mapping[str, type[Any]]) -> str:
+    """Return the hint about a hyper-parameter that another part has, by this name or that of another library."""
+    others = {part: cls for part, cls in parts.items() if part != prefix}
+    return _without_part(f"--{option.partition('.')[2]}", others, ())
 
 
 def _named(text: str, prefix: str, parts: Mapping[str, type[Any]]) -> str:
@@ -205,12 +217,12 @@ def _named(text: str, prefix: str, parts: Mapping[str, type[Any]]) -> str:
     return f"; here it is {text}"
 
 
-def _without_part(option: str, parts: Mapping[str, type[Any]]) -> str:
+def _without_part(option: str, parts: Mapping[str, type[Any]], elsewhere: Container[str] = tuple(_ELSEWHERE)) -> str:
     """Return the hint about an option that names no part, such as ``--learning-rate``."""
     name = option.removeprefix("--").replace("-", "_")
     for part, cls in parts.items():
         if name in hyper_parameters_of(cls):
             return f"; did you mean --{part}.{name.replace('_', '-')}?"
-    if name in _ELSEWHERE:
+    if name in elsewhere:
         return f"; here it is {_ELSEWHERE[name]}"
     return next((hint for part in parts if (hint := _hint(f"--{part}.{name}", part, parts))), "")

@@ -167,7 +167,8 @@ class RunFolder(RunFiles):
         """
         if not self.config_file.is_file():
             hint = hint_of(self.path)
-            raise CheckpointError(f"{self.path} is not a run folder: it has no {self.config_file.name}{hint}")
+            what = f"is not a run folder: it has no {self.config_file.name}" if self.path.exists() else "does not exist"
+            raise CheckpointError(f"{self.path} {what}{hint}")
         for file in (self.config_file, self.metrics_file, self.checkpoint_file, self.best_weights_file):
             refuse_link(file)
         try:

@@ -47,7 +47,8 @@ def test_plot_draws_several_runs_into_one_picture(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("resume", "nowhere"), "error: nowhere is not a run folder: it has no config.json"),
+        (("resume", "nowhere"), "error: nowhere does not exist"),
+        (("evaluate", "nowhere"), "error: nowhere does not exist"),
         (("plot", "nowhere"), "error: nowhere does not exist: expected a run folder, or a folder with runs below it"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pytorchrl.__main__ import main
 from pytorchrl.commands import policies
 from pytorchrl.commands.data.making.agent import agent_of
 from pytorchrl.commands.sweeps import trials
+from pytorchrl.terminal import ending_with_its_reader
 from tests.support.compositions import dqn_scheme
 from tests.support.notices import without_compilation
 from tests.support.toys import Counter
@@ -174,3 +176,19 @@ class _Stopped:
 
     def wait(self, seconds: float | None = None) -> int:
         return 130
+
+
+def test_a_command_whose_output_is_no_longer_read_ends_without_an_error() -> None:
+    command = [sys.executable, "-m", "pytorchrl", "--version"]
+    # `| head -0`: the pipe is closed before anything is written.
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 141
+    assert done.stderr == ""
+
+
+def test_a_broken_pipe_that_is_not_the_output_is_an_error() -> None:
+    with pytest.raises(BrokenPipeError), ending_with_its_reader():
+        raise BrokenPipeError

@@ -103,7 +103,7 @@ CASES: dict[str, list[Callable[[Places], Arguments]]] = {
     "resume": [lambda at: (at.run, "--target-steps", "120"), lambda at: (at.texts,)],
     "repeat": [lambda at: (at.run, at.written, "--target-steps", "30"), lambda at: (at.texts, at.written)],
     "evaluate": [
-        lambda at: (at.run, "--episodes", "1", "--baseline", at.texts),
+        lambda at: (at.run, "--episodes", "1", "--baseline", at.run),
         lambda at: (at.run, "--episodes", "1"),
         lambda at: (at.texts,),
         lambda at: (at.run, "--data", at.data, "--fits", "2", "--updates", "2"),

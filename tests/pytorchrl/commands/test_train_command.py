@@ -421,6 +421,25 @@ def test_an_unknown_option_is_refused_with_the_nearest_valid_one(
     assert "there is no option --algorithm.test-evry; did you mean --algorithm.test-every?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "found"),
+    [
+        ("normalise-observations", "actor.normalize-observations"),
+        ("normalize_observations", "actor.normalize-observations"),
+        ("hidden_sizes", "actor.hidden-sizes"),
+        ("net-arch", "actor.hidden-sizes"),
+    ],
+)
+def test_an_option_of_another_part_is_refused_with_that_part(
+    option: str, found: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command(monkeypatch, "train", "--algorithm", "dqn", "--env", "CartPole-v1", f"--algorithm.{option}", "3")
+    said = capsys.readouterr().err
+    assert f"there is no option --algorithm.{option.replace('_', '-')}; " in said
+    assert f" --{found}" in said
+
+
 def test_help_lists_the_options_of_the_named_classes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
