@@ -147,8 +147,8 @@ class Agent(Answering, Closing):
                 recurrent state, where there is one, begins again after ``policy.reset()``.
 
         Raises:
-            ValueError: the observation is not in the space, or in the middle of an episode it is another one than
-                :meth:`observe` was told.
+            ValueError: the observation has not the shape of the space, or in the middle of an episode it is another one
+                than :meth:`observe` was told.
         """
         if not training or self.done:
             return self.policy(observation)
@@ -190,7 +190,7 @@ class Agent(Answering, Closing):
 
         Raises:
             RuntimeError: no action was asked for.
-            ValueError: a value has another shape, or the observation is not in the space.
+            ValueError: a value has another shape than it should.
         """
         if self.done:
             return

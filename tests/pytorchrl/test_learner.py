@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
+from pytorchrl.version import VERSION
 from tests.support.comparison import assert_equal
 from tests.support.compositions import SCHEMES, dqn_scheme, ppo_scheme
 from tests.support.folders import content
@@ -259,7 +260,16 @@ def test_resuming_a_truncated_checkpoint_is_refused_with_the_reason(kept: float,
         (lambda file: torch.save({"format": 99}, file), "has format 99, this version reads up to 4; upgrade"),
         (
             lambda file: torch.save({"format": 1}, file),
-            "has format 1, this version reads 4; resume it with the version",
+            r"has format 1, this version, \d\S+, reads 4; resume it with the version of pytorchrl that wrote it, which "
+            r"versions.json",
+        ),
+        (
+            lambda file: torch.save({"format": 1, "pytorchrl_version": "0.0.7"}, file),
+            "resume it with the version of pytorchrl that wrote it, 0.0.7",
+        ),
+        (
+            lambda file: torch.save({"format": 99, "pytorchrl_version": "9.1"}, file),
+            "upgrade pytorchrl to resume it: 9.1 wrote it",
         ),
     ],
 )
@@ -271,6 +281,13 @@ def test_a_file_that_is_not_a_checkpoint_is_refused_in_one_line(content: Any, re
         prl.Learner.resume(tmp_path / "run")
     assert "\n" not in str(error.value)
     assert "weights_only" not in str(error.value)
+
+
+def test_a_checkpoint_and_a_file_of_weights_name_the_version_that_wrote_them(tmp_path: Path) -> None:
+    with prl.Learner(dqn_scheme(), 60, tmp_path / "run") as learner:
+        learner.run()
+        files = [tmp_path / "run" / "checkpoint.pt", learner.save_policy(tmp_path / "policy.pt")]
+    assert [torch.load(file, weights_only=True)["pytorchrl_version"] for file in files] == [VERSION] * 2
 
 
 def test_resuming_another_composition_names_the_difference(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it that ends in {_ENDINGS}")
     check_exportable(algorithm, path)
+    if of_nan := nonfinite_weights(algorithm):
+        raise ValueError(f"the policy is not exported to {path}: {of_nan}")
     path.parent.mkdir(parents=True, exist_ok=True)
     network = ActingNetwork(algorithm)
     in_training = [module for module in network.modules() if module.training]
@@ -96,6 +98,20 @@ def check_exportable(algorithm: Algorithm, path: Path) -> None:
             f"{owner.__name__} overrides acting_step, which an exported network does not call; override act or policy, "
             f"which it does, or use the policy of load_policy"
         )
+
+
+def nonfinite_weights(algorithm: Algorithm) -> str:
+    """Return what to say of weights with NaN or infinity, with which a policy takes actions that mean nothing.
+
+    "" where all are finite.
+    """
+    for name, weights in algorithm.actor.named_parameters():
+        if not bool(torch.isfinite(weights).all()):
+            return (
+                f"its weights {name!r} hold NaN or infinity, so that its actions mean nothing; training diverged, or "
+                f"the file was changed. Take an earlier checkpoint, or best_weights.pt of the run"
+            )
+    return ""
 
 
 def _owner(algorithm: Algorithm, method: str) -> type:

@@ -21,7 +21,7 @@ from pytorchrl.agent.explorers import Exploration
 from pytorchrl.agent.global_generators import seeded
 from pytorchrl.agent.other_names import POLICY_METHODS
 from pytorchrl.experiments.policies.action_probabilities import log_probabilities
-from pytorchrl.experiments.policies.policy_export import export_policy
+from pytorchrl.experiments.policies.policy_export import export_policy, nonfinite_weights
 from pytorchrl.experiments.policies.published_policies import find_policy
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
@@ -100,8 +100,10 @@ class TrainedPolicy(Answering):
             The argument of `env.step`.
 
         Raises:
-            ValueError: the observation is not in the policy's space, holds NaN or infinity, or has another number of
-                environments than before, on which actions depend; or a policy that uses rewards gets none.
+            ValueError: the observation has another shape or other parts than the policy's space, holds NaN or infinity,
+                or a discrete value out of range (the bounds of a Box are not checked, as environments may leave them);
+                it is of another number of environments than before, on which actions depend; or a policy that uses
+                rewards gets none.
         """
         batch, is_single = self.as_batch(observation)
         envs = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
@@ -144,8 +146,8 @@ class TrainedPolicy(Answering):
 
         Raises:
             NotImplementedError: the exploration has no known probabilities, such as Gaussian noise and options.
-            ValueError: an observation or an action is not in the policy's space, or the memory is of another number of
-                environments.
+            ValueError: an observation is refused as by a call, an action is not in the policy's space, or the memory is
+                of another number of environments.
         """
         batch, is_single = self.as_batch(observation)
         envs = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
@@ -183,7 +185,8 @@ class TrainedPolicy(Answering):
         Raises:
             RuntimeError: the installed version of torch cannot export the policy.
             ImportError: ".onnx" needs the packages onnx and onnxscript.
-            ValueError: the path has another suffix, or the policy keeps more of earlier steps than recurrent states.
+            ValueError: the path has another suffix, weights hold NaN or infinity, or the policy keeps more of earlier
+                steps than recurrent states.
             OSError: the path is a folder, or cannot be written.
         """
         return export_policy(self.algorithm, Path(path))
@@ -207,7 +210,8 @@ class TrainedPolicy(Answering):
             observation: as returned by gymnasium's environments, of one environment or of E.
 
         Raises:
-            ValueError: it is not in the policy's space, or holds NaN or infinity.
+            ValueError: it has another shape or other parts than the policy's space, holds NaN or infinity, or a
+                discrete value out of range; the bounds of a Box are not checked.
         """
         batch, is_single = self.as_arrays(observation)
         return to_device(batch, self.algorithm.device), is_single
@@ -284,7 +288,7 @@ def load_policy(
         device: of the networks.
 
     Raises:
-        CheckpointError: there are no weights, or they are damaged.
+        CheckpointError: there are no weights, or they are damaged, or hold NaN or infinity.
         DeviceError: the device is not available.
         CompositionError: the algorithm or the actor cannot be built from the file alone.
         ImportError: a policy of the hub is named, and its package is not installed.
@@ -311,6 +315,8 @@ def load_policy(
         _refuse_other_shapes(described, weights)
         algorithm = _built(config, algo_factory, actor_factory, device)
         algorithm.set_weights(weights)
+        if of_nan := nonfinite_weights(algorithm):
+            raise CheckpointError(f"{file} is no policy to act with: {of_nan}")
         algorithm.actor.requires_grad_(False)
         steps = state["steps"] if "weights" in state else state["scheme"]["collector"]["steps"]
         algorithm.set_progress(steps, steps)

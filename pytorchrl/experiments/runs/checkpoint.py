@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from pytorchrl.version import VERSION
 from storages.files import replacing
 
 FORMAT = 4
+_VERSION = "pytorchrl_version"
+"""Key of the version that wrote a file; earlier ones wrote none."""
 _MOST_SHARED = 8
 """Largest ratio of the tensors' total size to the file's size; it exceeds 1 where tensors share memory."""
 _MADE_OF_A_NUMBER = (b"builtin__\nbytearray\n", b"builtins\nbytearray\n", b"torch\nTensor\n")
@@ -99,7 +102,7 @@ def save(path: Path, state: dict[str, Any], before: Sequence[Path] = ()) -> None
     state = as_plain_data(state)
     try:
         with replacing(path, durable=True) as file:
-            torch.save({"format": FORMAT} | state, file)
+            torch.save({"format": FORMAT, _VERSION: VERSION} | state, file)
             file.flush()
             os.fsync(file.fileno())
             _move_back([path, *before])
@@ -160,15 +163,16 @@ def load(path: Path, purpose: Purpose = RESUMING, *, is_mapped: bool = False) ->
         )
     if isinstance(state["format"], bool):
         raise DamagedCheckpointError(path, f"its format is {state['format']}, which is no number", purpose)
+    written = " ".join(str(state.get(_VERSION, "")).split())
     if state["format"] > FORMAT:
         raise CheckpointError(
             f"{path} has format {state['format']}, this version reads up to {FORMAT}; upgrade pytorchrl to "
-            f"{purpose.verb} it"
+            f"{purpose.verb} it{f': {written} wrote it' if written else ''}"
         )
     if state["format"] < FORMAT:
         raise CheckpointError(
-            f"{path} has format {state['format']}, this version reads {FORMAT}; {purpose.verb} it with the version of "
-            f"pytorchrl in the run's versions.json"
+            f"{path} has format {state['format']}, this version, {VERSION}, reads {FORMAT}; {purpose.verb} it with the "
+            f"version of pytorchrl that wrote it, {written or 'which versions.json in the folder of its run names'}"
         )
     return state
 

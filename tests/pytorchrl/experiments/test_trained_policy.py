@@ -362,3 +362,29 @@ def test_weights_of_other_networks_are_refused_before_memory_is_allocated(
     torch.save(state, tmp_path / "large.pt")
     with pytest.raises(prl.CheckpointError, match=r"large\.pt does not fit its own composition: the weights"):
         prl.load_policy(tmp_path / "large.pt")
+
+
+def test_a_policy_with_nan_weights_is_neither_loaded_nor_exported(
+    finished: Callable[[str], Path], tmp_path: Path
+) -> None:
+    run = finished("dqn")
+    state = torch.load(run / "checkpoint.pt", weights_only=True)
+    weights = state["scheme"]["algorithm"]["actor"]
+    policy = prl.load_policy(run)
+    name, _ = next(policy.algorithm.actor.named_parameters())
+    for wrong in (float("nan"), float("inf")):
+        weights[name].view(-1)[0] = wrong
+        torch.save(state, tmp_path / "diverged.pt")
+        said = rf"diverged.pt is no policy to act with: its weights '{name}' hold NaN or infinity.*training diverged"
+        with pytest.raises(prl.CheckpointError, match=said):
+            prl.load_policy(tmp_path / "diverged.pt")
+        policy.algorithm.set_weights(weights)
+        with pytest.raises(ValueError, match=f"not exported to .*its weights '{name}' hold NaN or infinity"):
+            policy.export(tmp_path / "policy.pt2")
+    assert not (tmp_path / "policy.pt2").exists()
+
+
+def test_an_observation_beyond_the_bounds_of_a_box_is_acted_on(finished: Callable[[str], Path]) -> None:
+    # Environments themselves may leave their bounds, as CartPole's last observation does.
+    policy = prl.load_policy(finished("dqn"))
+    assert policy([1e3, 0.0, 0.0, 0.0]) in policy.action_space
