@@ -15,7 +15,9 @@ from docs import equations, reference_pages
 
 INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 DISPLAYED = re.compile(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', re.DOTALL)
-SOURCE_FILE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(?:SECURITY\.md|pytorchrl/[\w./-]+\.md|(?!docs/)[\w./-]+\.(?:py|toml))\)")
+SOURCE_FILE = re.compile(
+    r"\[([^\]]*)\]\((?:\.\./)+(?:SECURITY\.md|pytorchrl/[\w./-]+\.md|(?!docs/)[\w./-]+\.(?:py|toml))\)"
+)
 """A link to a file outside of the site, which a reader of the repository can follow."""
 
 

@@ -240,6 +240,17 @@ def test_an_agent_that_resumes_a_run_of_a_learner_hears_how_to_start_from_it(tmp
         made("dqn", run, resume=True)
 
 
+def test_a_scheme_that_resumes_a_run_of_an_agent_hears_how_to_start_from_it(tmp_path: Path) -> None:
+    with made("dqn", tmp_path / "run") as agent:
+        agent.save()
+    algorithm, actor, storage, actions = SETTINGS["dqn"]
+    envs = prl.VecEnv.create_factory(lambda: Wandering(ACTIONS[actions]))
+    with prl.Scheme(algorithm, actor, storage, envs, seed=3) as scheme:
+        with pytest.raises(prl.CheckpointError, match=r"a run of prl.Agent.*resume=True.*prl.start_from\(scheme, "):
+            prl.Learner.resume(tmp_path / "run", scheme=scheme)
+        assert prl.start_from(scheme, tmp_path / "run") == ["q"]
+
+
 def test_an_agent_with_other_hyper_parameters_hears_how_to_change_them_once_resumed(tmp_path: Path) -> None:
     with made("dqn", tmp_path / "run") as agent:
         agent.save()
