@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -104,16 +105,67 @@ class EpisodeBounds:
         ending = np.flatnonzero(last)
         first = np.concatenate([[0], ending[:-1] + 1]).astype(np.int64)[: len(ending)]
         terminated = terminals[ending]
+        lacks_final = ~last_rows[ending] if following is None else np.zeros(len(ending), np.bool_)
+        self.left_out = last_steps_left_out(ending + 1 - first, terminated, lacks_final)
+        """The last steps that are not read, as no next observation is recorded."""
+        cut = self.left_out.of_terminated
+        terminated = terminated & ~cut
         # A step without its next observation is of no use, unless it is terminal.
-        shortened = last_rows[ending] | (~terminated if following is None else False)
+        shortened = last_rows[ending] | self.left_out.of_others | cut
         kept = ending + 1 - shortened - first > 0
         self.first: NDArray[np.int64] = first[kept]
         self.end: NDArray[np.int64] = (ending + 1 - shortened)[kept]
         self.terminated = terminated[kept]
         # A flag of a time limit stays true beside a termination; another bound says nothing then.
-        self.truncated: NDArray[np.bool_] = (timeouts | (truncated & ~terminals))[ending][kept]
+        self.truncated: NDArray[np.bool_] = ((timeouts | (truncated & ~terminals))[ending] | cut)[kept]
         self.recorded_further: NDArray[np.bool_] = shortened[kept]
         """Whether the last row is no step, and its observation is the final one."""
+
+
+@dataclass(frozen=True)
+class LastSteps:
+    """Last steps of episodes that are not read, by episode: arrays (episodes,)."""
+
+    of_others: NDArray[np.bool_]
+    """Of episodes that did not terminate, and whose final observation is not recorded."""
+    of_terminated: NDArray[np.bool_]
+    """Of episodes that terminated, which are read as truncated before it."""
+    kept: int
+    """Number of last steps that are read although their next observation is not recorded: they terminated."""
+
+
+def last_steps_left_out(
+    lengths: NDArray[np.int64], terminated: NDArray[np.bool_], lacks_final: NDArray[np.bool_]
+) -> LastSteps:
+    """Return the last steps to leave out, where final observations are not recorded.
+
+    The last step of an episode that did not terminate is of no use. If all terminal ones were read, terminations would
+    be more frequent in what is read than they were: at the end of a recording of fixed length, all steps would be
+    terminal. So of the terminal steps with number t of their episodes, the same share is left out as of the others
+    with number t; the share of terminations at each t is then as it was. Fewer than ten others tell no share.
+
+    Args:
+        lengths: of the episodes, (episodes,).
+        terminated: whether each terminated.
+        lacks_final: whether its final observation is not recorded.
+    """
+    others, candidates = lacks_final & ~terminated, lacks_final & terminated
+    size = int(lengths.max(initial=0)) + 1
+    dropped = np.bincount(lengths[others], minlength=size)
+    # Episodes that are longer than t have a step t with a next observation.
+    longer = len(lengths) - np.cumsum(np.bincount(lengths, minlength=size))
+    read = longer + np.bincount(lengths[~others & ~terminated], minlength=size)
+    share = np.where(dropped >= _FEWEST, dropped / np.maximum(dropped + read, 1), 0.0)
+    # At equal distances in the order of the file, so that the same steps are left out every time.
+    due = np.cumsum(np.where(candidates, share[lengths], 0.0))
+    rounded = np.ceil(due - 0.5 - _ROUNDING)
+    of_terminated: NDArray[np.bool_] = candidates & (np.diff(rounded, prepend=0.0) > 0)
+    return LastSteps(others, of_terminated, int((candidates & ~of_terminated).sum()))
+
+
+_FEWEST = 10
+"""Number of others whose last step has a number, from which the share is taken."""
+_ROUNDING = 1e-9
 
 
 def _are_ends_known(flags: Mapping[str, Any], roles: Mapping[str, Any], answers: Answers, names: FlatNames) -> bool:

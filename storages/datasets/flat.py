@@ -2,7 +2,8 @@
 
 Such data sets mark the ends of episodes, but may lack their final observations. The last step of an episode without a
 final observation is left out, unless it is terminal: then nothing is bootstrapped from the final observation, so that
-the one before it takes its place, and ``facts`` have "last_observation": "not recorded".
+the one before it takes its place, and ``facts`` have "last_observation": "not recorded". Of terminal steps, the same
+share is left out as of others at the same place (:func:`~storages.datasets.episode_bounds.last_steps_left_out`).
 """
 
 import math
@@ -76,6 +77,7 @@ class FlatDataset(Dataset):
         flags = {key: array for key, array in found.items() if key in (*FLAGS, "episode")}
         self._bounds = EpisodeBounds(path, flags, self._observations, self._following, names, answers, arrays)
         self._lengths = (self._bounds.end - self._bounds.first).tolist()
+        self.left_out = self._bounds.left_out
         self.unused = unused_in(arrays, named.values())
         """Names of arrays that are not read."""
 

@@ -26,7 +26,7 @@ from pytorchrl.experiments import load_policy
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.pictures.dataset_plot import plot_dataset, refuse_other_suffix
 from pytorchrl.logging.pictures.dataset_sample import data_warnings, sample_of
-from pytorchrl.logging.tables.dataset_report import dataset_report, datasets_table, numbered_actions
+from pytorchrl.logging.tables.dataset_report import dataset_report, datasets_table, left_out_of, numbered_actions
 from pytorchrl.terminal import TextConsole, tell
 from storages.datasets import (
     Dataset,
@@ -128,6 +128,11 @@ def reading_of(dataset: Dataset) -> list[str]:
     if unused := getattr(dataset, "unused", ()):
         more = f" and {len(unused) - _MOST_NAMES} more" if len(unused) > _MOST_NAMES else ""
         said.append(f"Not used: {', '.join(unused[:_MOST_NAMES])}{more}")
+    if last_steps := left_out_of(dataset):
+        said.append(
+            f"Left out: {last_steps}. A column or an array of next observations (--names ... next_observations ...) "
+            f"keeps every step"
+        )
     return said
 
 

@@ -14,6 +14,7 @@ from pytorchrl.terminal import printable
 from storages.core.ring.summary import ENDINGS, EpisodeSummary, Field
 from storages.datasets import About, Dataset, normalised, open_dataset, references_of, return_of
 from storages.datasets.dataset import ACTION_NAMES, layout_of
+from storages.datasets.episode_bounds import LastSteps
 from storages.episode import Episode
 from storages.errors import PersistenceError
 
@@ -86,6 +87,23 @@ def numbered_actions(about: About) -> list[str]:
     return [f"{number} {name}" for number, name in enumerate(names)] if isinstance(names, list | tuple) else []
 
 
+def left_out_of(dataset: Dataset) -> str:
+    """Return which last steps are not read, as no next observation is recorded; "" if all are read."""
+    found: LastSteps | None = getattr(dataset, "left_out", None)
+    if found is None or not found.of_others.any():
+        return ""
+    cut = int(found.of_terminated.sum())
+    said = (
+        f"the last steps of {counted(int(found.of_others.sum()), 'episode')} that did not terminate, whose next "
+        f"observations are not recorded"
+    )
+    if cut:
+        return f"{said}, and of {cut:,} of the {cut + found.kept:,} that terminated, which stay as frequent so"
+    if found.kept:
+        return f"{said}; those of {found.kept:,} that terminated are kept, which are a little too many beside the rest"
+    return said
+
+
 def format_scores(about: About, returns: Sequence[float]) -> str | None:
     """Return the mean return of episodes as a normalised score; None where the data set has no reference returns."""
     references = references_of(about)
@@ -113,6 +131,7 @@ def _heading(dataset: Dataset, returns: Sequence[float], steps: int) -> Table:
         ("Description", about.description),
         ("Actions", ", ".join(numbered_actions(about))),
         ("Not used", ", ".join(getattr(dataset, "unused", ()))),
+        ("Left out", left_out_of(dataset)),
     )
     for name, value in rows:
         if value:

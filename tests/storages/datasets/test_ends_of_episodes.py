@@ -272,3 +272,38 @@ def test_a_table_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None
     (tmp_path / "some.csv").write_text("obs,action,reward,reward\n1.5,0,1,0\n")
     with pytest.raises(DatasetError, match=r"some\.csv has several columns of one name: obs, action, reward, reward"):
         open_dataset(tmp_path / "some.csv")
+
+
+@pytest.mark.parametrize("weeks", [1, 2, 3])
+def test_terminations_stay_as_frequent_at_each_step_where_last_steps_are_left_out(weeks: int, tmp_path: Path) -> None:
+    random, risk = np.random.default_rng(weeks), 0.2
+    rows = [
+        (episode, step, step + 1 == length and has_ended)
+        for episode in range(400)
+        for length, has_ended in [next(((t + 1, True) for t in range(weeks) if random.random() < risk), (weeks, False))]
+        for step in range(length)
+    ]
+    numbers, steps, ended = map(np.array, zip(*rows, strict=True))
+    arrays = {"observations": steps[:, None] / 2, "actions": np.zeros(len(rows)), "rewards": np.ones(len(rows))}
+    np.savez(tmp_path / "some.npz", **arrays, episode=numbers, terminals=ended)
+    data = open_dataset(tmp_path / "some.npz")
+    read = [(step, one.terminated and step + 1 == len(one)) for one in data for step in range(len(one))]
+    for number in range(weeks):
+        of_file, of_data = ended[steps == number], [last for step, last in read if step == number]
+        # All steps of the last week are left out: the others of that week would be terminations alone.
+        assert of_data == [] if number == weeks - 1 else np.mean(of_data) == np.mean(of_file)
+    assert sum(map(len, data)) == data.steps == (steps < weeks - 1).sum()
+
+
+def test_of_recordings_of_different_lengths_a_share_of_terminal_steps_is_left_out(tmp_path: Path) -> None:
+    # At step 0, 20 episodes terminate, 30 are cut, and 50 go on to a terminal second step.
+    lengths_, ended = np.repeat([1, 1, 2], [20, 30, 50]), np.repeat([True, False, True], [20, 30, 50])
+    last = np.repeat(np.cumsum(lengths_) - 1, lengths_) == np.arange(lengths_.sum())
+    arrays = {"observations": np.zeros((150, 1)), "actions": np.zeros(150), "rewards": np.ones(150)}
+    number = np.repeat(np.arange(100), lengths_)
+    np.savez(tmp_path / "some.npz", **arrays, episode=number, terminals=last & ended[number])
+    data = open_dataset(tmp_path / "some.npz")
+    read = [len(one) for one in data]
+    # 30 of the 80 others are left out, so 7.5 of the 20 are, which is rounded down.
+    assert (read.count(1), read.count(2)) == (13, 50)
+    assert all(one.terminated for one in data)
