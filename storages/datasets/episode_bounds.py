@@ -1,7 +1,7 @@
 """Bounds of the episodes in flat arrays, from flags, numbers of episodes, a time limit and next observations."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class EpisodeBounds:
         following: the same after each step; None if they are not recorded.
         names: what the arrays are called.
         answers: what the user says.
-        arrays: all arrays of the file by name, for errors.
+        arrays: all arrays of the file by name, for errors and for the texts of episodes.
 
     Raises:
         AmbiguousDataError: it is unknown where episodes end.
@@ -50,7 +50,7 @@ class EpisodeBounds:
         following: Mapping[str, Any] | None,
         names: FlatNames,
         answers: Answers,
-        arrays: Mapping[str, Any],
+        arrays: Any,
     ) -> None:
         named = names.named()
         count = len(next(iter(observations.values())))
@@ -70,7 +70,14 @@ class EpisodeBounds:
         if "episode_starts" in flags:
             bounds[:-1] |= flags["episode_starts"][1:]
         if "episode" in roles:
-            bounds[:-1] |= _changes(np.asarray(roles["episode"][:]), f"{path}: {named['episode']}")
+            texts = arrays.labels(named["episode"]) if named["episode"] in getattr(arrays, "texts", ()) else None
+            bounds[:-1] |= _changes(np.asarray(roles["episode"][:]), f"{path}: {named['episode']}", texts)
+        self.gaps = 0
+        """Number of episodes that are cut, as the numbers of their steps leave some out."""
+        if "step" in roles:
+            gaps = _gaps(np.asarray(roles["step"][:]), bounds | terminals, f"{path}: {named['step']}")
+            self.gaps = int(gaps.sum())
+            bounds[:-1] |= gaps
         truncated = bounds.copy()
         last = bounds | terminals
         last[-1:] = True
@@ -208,26 +215,67 @@ def _flags(array: Any, where: str) -> NDArray[np.bool_]:
     return flags
 
 
-def _changes(numbers: Any, where: str) -> NDArray[np.bool_]:
+def _changes(numbers: Any, where: str, texts: Sequence[str] | None) -> NDArray[np.bool_]:
     """Return whether the next row (N - 1,) is of another episode.
 
+    Args:
+        numbers: of the episodes (N,).
+        where: the file and the column.
+        texts: those of the numbers, where the column is text.
+
     Raises:
-        DatasetError: the rows of an episode are not next to each other, or there is not one number per row.
+        DatasetError: the rows of an episode are not next to each other, a row has none, or there is not one number
+            per row.
     """
     if numbers.size != len(numbers):
         raise DatasetError(f"{where} has shape {numbers.shape}, not one number per step")
     numbers = numbers.reshape(-1)
     if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
-        raise DatasetError(f"{where} is {numbers[~np.isfinite(numbers)][0]} somewhere, which numbers no episode")
+        row = int((~np.isfinite(numbers)).argmax())
+        raise DatasetError(f"{where} is {numbers[row]} in row {row}, which numbers no episode")
+    if texts is not None and "" in texts:
+        row = int((numbers == texts.index("")).argmax())
+        raise DatasetError(f"{where} is empty in row {row}; fill in of which episode the row is, or leave the row out")
     changes: NDArray[np.bool_] = numbers[1:] != numbers[:-1]
-    runs = np.concatenate([numbers[:1], numbers[1:][changes]])
-    distinct, counts = np.unique(runs, return_counts=True)
-    if (counts > 1).any():
+    begins = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(changes) + 1])[: len(numbers)]
+    _, first = np.unique(numbers[begins], return_index=True)
+    if len(first) < len(begins):
+        again = int(np.setdiff1d(np.arange(len(begins)), first)[0])
+        number = numbers[begins[again]]
+        shown = number if texts is None else repr(texts[int(number)])
         raise DatasetError(
-            f"{where} is {distinct[counts > 1][0]} in rows that are apart; sort the rows by episode, and give each "
-            f"episode a number of its own"
+            f"{where} is {shown} again in row {begins[again]}, after rows of other episodes; sort the rows by episode "
+            f"and then by time, and give each episode a number of its own"
         )
     return changes
+
+
+def _gaps(steps: Any, last: NDArray[np.bool_], where: str) -> NDArray[np.bool_]:
+    """Return where the number of a step and that of the next row (N - 1,) are not those of successive steps.
+
+    Args:
+        steps: the numbers (N,).
+        last: whether a row is the last one of its episode (N,).
+        where: the file and the column.
+
+    Raises:
+        DatasetError: the numbers decrease or stay in an episode, or there is not one per row.
+    """
+    if steps.size != len(steps):
+        raise DatasetError(f"{where} has shape {steps.shape}, not one number per step")
+    steps = steps.reshape(-1)
+    # Unsigned numbers have no negative differences.
+    growth = np.diff(steps.astype(np.float64 if steps.dtype.kind == "f" else np.int64))
+    inside = ~last[:-1]
+    if (wrong := inside & ~(growth > 0)).any():
+        row = int(wrong.argmax())
+        raise DatasetError(
+            f"{where} is {steps[row + 1]} in row {row + 1}, after {steps[row]} in the same episode; sort the rows of "
+            f"each episode by it, and leave out repeated ones"
+        )
+    usual = np.median(growth[inside]) if inside.any() else 1
+    gaps: NDArray[np.bool_] = inside & ~np.isclose(growth, usual)
+    return gaps
 
 
 def _steps_in(last: NDArray[np.bool_]) -> NDArray[np.int64]:

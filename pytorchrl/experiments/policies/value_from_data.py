@@ -251,7 +251,7 @@ class _Fits:
 
     def weighted_episodes(self, q: FittedQ) -> tuple[list[WeightedEpisode], Source]:
         """Return the episodes with ratios of probabilities and fitted values, and where the probabilities are from."""
-        stored = [stored_probabilities(episode) for episode in self._episodes]
+        stored = [stored_probabilities(episode, number) for number, episode in enumerate(self._episodes)]
         known = [each for each in stored if each is not None]
         if len(known) == len(stored):
             source: Source = "stored"

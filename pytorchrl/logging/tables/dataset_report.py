@@ -13,7 +13,7 @@ from pytorchrl.logging.tables.storage_report import episodes_tables, fields_tabl
 from pytorchrl.terminal import printable
 from storages.core.ring.summary import ENDINGS, EpisodeSummary, Field
 from storages.datasets import About, Dataset, normalised, open_dataset, references_of, return_of
-from storages.datasets.dataset import ACTION_NAMES, layout_of
+from storages.datasets.dataset import action_names_of, layout_of
 from storages.datasets.episode_bounds import LastSteps
 from storages.episode import Episode
 from storages.errors import PersistenceError
@@ -83,8 +83,7 @@ def _fields(episode: Episode) -> list[Field]:
 
 def numbered_actions(about: About) -> list[str]:
     """Return the numbers and the names of discrete actions, ``0 high``; none where they have no names."""
-    names = about.further.get(ACTION_NAMES)
-    return [f"{number} {name}" for number, name in enumerate(names)] if isinstance(names, list | tuple) else []
+    return [f"{number} {name}" for number, name in enumerate(action_names_of(about))]
 
 
 def left_out_of(dataset: Dataset) -> str:

@@ -10,7 +10,7 @@ from storages.datasets import FlatNames, open_dataset
 from storages.datasets.episode_bounds import breaks_in
 from storages.errors import AmbiguousDataError, DatasetError
 from storages.transition import ACT, REW
-from tests.support.written_arrays import parquet
+from tests.support.written_arrays import csv, parquet
 
 COUNT = 40
 LAST = np.arange(COUNT) % 10 == 9
@@ -185,7 +185,9 @@ def test_ends_are_refused_where_an_array_says_how_episodes_ended(tmp_path: Path)
 
 def test_rows_of_an_episode_that_are_apart_are_refused(tmp_path: Path) -> None:
     path = flat(tmp_path, episode=np.arange(COUNT) % 2)
-    with pytest.raises(DatasetError, match="episode is 0 in rows that are apart; sort the rows by episode"):
+    with pytest.raises(
+        DatasetError, match="episode is 0 again in row 2, after rows of other episodes; sort the rows by episode"
+    ):
         open_dataset(path)
 
 
@@ -307,3 +309,28 @@ def test_of_recordings_of_different_lengths_a_share_of_terminal_steps_is_left_ou
     # 30 of the 80 others are left out, so 7.5 of the 20 are, which is rounded down.
     assert (read.count(1), read.count(2)) == (13, 50)
     assert all(one.terminated for one in data)
+
+
+def test_texts_of_episodes_are_named_where_rows_are_apart_or_without_one(tmp_path: Path) -> None:
+    columns = {"obs": np.arange(6) / 3, "action": np.zeros(6), "reward": np.ones(6)}
+    for texts, message in (
+        (["A", "A", "B", "A", "C", "C"], "customer is 'A' again in row 3, after rows of other episodes"),
+        (["A", "A", "", "A", "C", "C"], "customer is empty in row 2; fill in of which episode the row is"),
+        (["A", "A", "C", "C", "C", ""], "customer is empty in row 5; fill in"),
+    ):
+        csv(tmp_path / "some.csv", columns | {"customer": np.array(texts)})
+        with pytest.raises(DatasetError, match=message):
+            open_dataset(tmp_path / "some.csv", episode="customer", rewards="reward")
+
+
+def test_an_episode_is_cut_where_a_step_is_missing_and_refused_where_steps_go_back(tmp_path: Path) -> None:
+    weeks = np.array([0, 7, 14, 28, 35, 3, 10])
+    arrays = {"o": np.arange(7) / 3, "a": np.zeros(7), "r": np.ones(7), "run": [0] * 5 + [1] * 2}
+    arrays["end"] = [0, 0, 0, 0, 1, 0, 0]
+    names = FlatNames("o", "a", "r", terminals="end", episode="run", step="day")
+    np.savez(tmp_path / "some.npz", **arrays, day=weeks)
+    assert lengths(tmp_path / "some.npz", names=names) == [(2, False, True), (2, True, False), (1, False, False)]
+    weeks[2] = 5
+    np.savez(tmp_path / "some.npz", **arrays, day=weeks)
+    with pytest.raises(DatasetError, match="day is 5 in row 2, after 7 in the same episode; sort the rows of each"):
+        open_dataset(tmp_path / "some.npz", names=names)
