@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from pytorchrl.agent.envs.spaces import space_as_data
+from pytorchrl.commands.data.action_bounds import Bound, with_action_bounds
 from pytorchrl.commands.data.shared import (
     NO_ANSWERS,
     AsOptions,
@@ -95,6 +96,8 @@ def convert(
     output: Output,
     format: Format = None,  # noqa: A002
     spaces_of: Run = None,
+    action_low: Bound = None,
+    action_high: Bound = None,
     allow_nonfinite: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     answers: AsOptions = NO_ANSWERS,
 ) -> None:
@@ -107,6 +110,9 @@ def convert(
         format: of the output; npz where its name ends in .npz, else minari-hdf5.
         spaces_of: a run, or a file of its weights, whose spaces of observations and actions the output gets, so that
             it is trained from without an environment; the source's, unless given.
+        action_low: the smallest continuous action, one number or one for each component, for a source without spaces:
+            with it the output has some, of observations without bounds, and needs no environment either.
+        action_high: the largest.
         allow_nonfinite: keep NaN and infinity, which are refused otherwise.
         answers: what the source leaves open.
     """
@@ -114,9 +120,13 @@ def convert(
     dataset = opened(source, answers)
     for sentence in reading_of(dataset):
         tell(sentence)
-    about, total = dataset.about, len(dataset)
+    about, read, total = dataset.about, iter(dataset), len(dataset)
+    if action_low is not None or action_high is not None:
+        if spaces_of is not None:
+            raise ValueError("--spaces-of gives the bounds of actions; leave out --action-low and --action-high")
+        about, read = with_action_bounds(dataset, action_low, action_high)
     space = about.action_space if spaces_of is None else None
-    episodes = with_possible_values(dataset, space, allow_nonfinite=allow_nonfinite, place=dataset.place)
+    episodes = with_possible_values(read, space, allow_nonfinite=allow_nonfinite, place=dataset.place)
     if spaces_of is not None:
         policy = load_policy(spaces_of)
         about = replace(

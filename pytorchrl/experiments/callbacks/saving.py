@@ -74,10 +74,10 @@ class ExportPolicy(Callback):
             ValueError: actions depend on more than observations and recurrent states.
         """
         with tempfile.TemporaryDirectory() as folder:
-            export_policy(learner.scheme.algorithm, Path(folder) / self.file)
+            export_policy(learner.scheme.algorithm, Path(folder) / self.file, learner.scheme.action_names)
 
     def on_run_end(self, learner: TrainingRun) -> None:
         """Export the policy."""
         path = learner.log_dir / self.file
         refuse_link(path)
-        export_policy(learner.scheme.algorithm, path)
+        export_policy(learner.scheme.algorithm, path, learner.scheme.action_names)

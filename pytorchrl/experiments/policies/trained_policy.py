@@ -1,7 +1,7 @@
 """A trained policy for inference, without environments, storages or logs."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +27,7 @@ from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import (
     acting_algorithm_of,
+    action_names_in,
     as_checkpoint_error,
     made_of,
     refuse_classes_of_a_script,
@@ -57,11 +58,15 @@ class TrainedPolicy(Answering):
     if not TYPE_CHECKING:  # for which each name would exist
         __getattr__ = answer_missing
 
-    def __init__(self, algorithm: Algorithm, *, allow_nonfinite: bool = False) -> None:
+    def __init__(
+        self, algorithm: Algorithm, *, allow_nonfinite: bool = False, action_names: Sequence[str] = ()
+    ) -> None:
         if isinstance(algorithm, str | os.PathLike):
             raise TypeError(f"TrainedPolicy: a path is read by prl.load_policy({os.fspath(algorithm)!r})")
         self.algorithm = algorithm
         self.allow_nonfinite = allow_nonfinite
+        self.action_names = tuple(action_names)
+        """Names of discrete actions in the data that were learnt from, in the order of their numbers."""
         self.observation_space = algorithm.actor.observation_space
         """Of one environment, with nested spaces flattened to one dict."""
         self.action_space = algorithm.action_space
@@ -186,7 +191,7 @@ class TrainedPolicy(Answering):
             ValueError: the path has another suffix, or the policy keeps more of earlier steps than recurrent states.
             OSError: the path is a folder, or cannot be written.
         """
-        return export_policy(self.algorithm, Path(path))
+        return export_policy(self.algorithm, Path(path), self.action_names)
 
     def _rewards(self, rewards: Any, begins: NDArray[np.bool_]) -> torch.Tensor | None:
         """Return the rewards (E, 1); None for a policy that does not use them."""
@@ -311,7 +316,7 @@ def load_policy(
         steps = state["steps"] if "weights" in state else state["scheme"]["collector"]["steps"]
         algorithm.set_progress(steps, steps)
         allows = config.get("storage", {}).get("hyper_parameters", {}).get("allow_nonfinite", False)
-    return TrainedPolicy(algorithm, allow_nonfinite=allows is True)
+    return TrainedPolicy(algorithm, allow_nonfinite=allows is True, action_names=action_names_in(config))
 
 
 @contextmanager

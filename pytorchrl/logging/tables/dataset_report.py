@@ -98,8 +98,6 @@ def left_out_of(dataset: Dataset) -> str:
     )
     if cut:
         return f"{said}, and of {cut:,} of the {cut + found.kept:,} that terminated, which stay as frequent so"
-    if found.kept:
-        return f"{said}; those of {found.kept:,} that terminated are kept, which are a little too many beside the rest"
     return said
 
 
