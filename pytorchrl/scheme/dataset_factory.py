@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import gymnasium as gym
 import numpy as np
@@ -193,11 +193,10 @@ def from_dataset(
         TypeError: several data sets are given.
         ValueError: ``returns_to_go`` is not in [0, 1].
     """
-    if not isinstance(path, str | os.PathLike):
-        several = shlex.join(map(str, path)) if isinstance(path, list | tuple) else "ONE OTHER"
+    if isinstance(given := cast("Any", path), list | tuple):
         raise TypeError(
-            f"from_dataset: path must be that of one data set, got {path!r}; write several into one: python -m pytorchrl "
-            f"data merge {several} -o merged.npz"
+            f"from_dataset: path must be that of one data set, got {len(given)}; write them into one: python -m "
+            f"pytorchrl data merge {shlex.join(map(str, given))} -o merged.npz"
         )
     if returns_to_go is not None and not 0 <= returns_to_go <= 1:
         raise ValueError(f"from_dataset: returns_to_go must lie in [0, 1], got {returns_to_go!r}")
@@ -306,7 +305,7 @@ def _finite(episodes: Iterable[Episode], path: str) -> Iterator[Episode]:
             refuse_nonfinite(episode, number, step_of_episode, "; correct it, or leave the episode out")
         except DatasetError as error:
             raise DatasetError(
-                f"{path}: {error}. Networks make NaN of it: allow_nonfinite=True of the storage is for those that do not"
+                f"{path}: {error}. Networks make NaN of it; allow_nonfinite=True of the storage is for others"
             ) from error
         yield episode
 

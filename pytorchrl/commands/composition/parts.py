@@ -147,9 +147,8 @@ def part_named(kind: type[Any], name: str) -> type[Any]:
         return found[_key(name)]
     near = [found[key].__name__ for key in difflib.get_close_matches(_key(name), found, n=1)]
     # BC is the name of behaviour cloning in papers.
-    near = [
-        cls.__name__ for cls in found.values() if _key(_ALL_BUT_INITIALS.sub("", cls.__name__)) == _key(name)
-    ] or near
+    initials = [each for each in names_of(kind) if _key(_ALL_BUT_INITIALS.sub("", each)) == _key(name)]
+    near = initials or near
     hint = f"; did you mean {near[0]}?" if near else ""
     names = ", ".join(names_of(kind))
     raise CompositionError(f"there is no {kind.__name__.lower()} {name!r}{hint} (choose from {names})")

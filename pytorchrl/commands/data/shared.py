@@ -164,7 +164,9 @@ def _in_space(
     made = values.reshape(len(values), *shape)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         begin = getattr(space, "start", 0) if first is None else first
-        count = 2 if isinstance(space, spaces.MultiBinary) else getattr(space, "n", None) or space.nvec
+        count: Any = 2
+        if not isinstance(space, spaces.MultiBinary):
+            count = space.n if isinstance(space, spaces.Discrete) else space.nvec
         outside = (made < begin) | (made >= begin + count) | (made != np.floor(made))
         if (wrong := outside.reshape(len(made), -1).any(1)).any():
             step = int(wrong.argmax())

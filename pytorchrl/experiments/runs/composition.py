@@ -236,7 +236,8 @@ def check_action_names(config: Mapping[str, Any], names: Sequence[str], whose: s
     if learnt and names and learnt != list(names):
         raise CheckpointError(
             f"{run} learnt the actions {', '.join(learnt)}, numbered in this order, and {whose} have "
-            f"{', '.join(names)}; write the same words in the table, and convert it with --action-names {shlex.join(learnt)}"
+            f"{', '.join(names)}; write the same words in the table, and convert it with --action-names "
+            f"{shlex.join(learnt)}"
         )
 
 
