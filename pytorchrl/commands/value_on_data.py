@@ -21,6 +21,8 @@ from storages import ReplayBuffer
 from storages.datasets import About, SelectEpisodes
 from storages.datasets.dataset import action_names_of
 
+_MOST_BEYOND = 0.5
+"""Share of the weights of rewards after the ends of episodes from which the values rest on fitted ones."""
 _FEW = 10
 """Effective episodes below which importance-weighted estimates are not shown."""
 
@@ -138,7 +140,7 @@ def conclusions(
             f"close it is)."
         ]
     else:
-        said = [_comparison(found, unconstrained), *_unfinished(found)]
+        said = [_comparison(found, unconstrained), *_short(found), *_unfinished(found)]
     if learnt is not None and not _are_apart(learnt.select, chosen):
         said.append(
             "The run learnt from these episodes, which makes the policy's value too high. Hold some out: "
@@ -182,6 +184,19 @@ def _doubt(unconstrained: str) -> str:
         f"for such policies: do not conclude that it is better. Learn by an algorithm made for data (TD3BC, IQL, "
         f"CQL; DiscreteBCQ, DiscreteCQL), or try the policy where that is safe."
     )
+
+
+def _short(found: ValueFromData) -> list[str]:
+    """Return that the values rest on what follows the ends of the episodes, if most of their weight does."""
+    if found.beyond_the_ends < _MOST_BEYOND:
+        return []
+    reach = "does not end" if found.gamma == 1 else f"reaches about {1 / (1 - found.gamma):.0f}"
+    return [
+        f"But the episodes are short: {found.beyond_the_ends:.0%} of the weight of discounted rewards lies after their "
+        f"ends, {found.steps / found.episodes:.3g} steps on average, where a discount factor of {found.gamma:g} "
+        f"{reach}. 'data, their own policy' rests on a fitted value there, whose error is in no interval, and so does "
+        f"the difference: do not conclude from it. Record longer episodes."
+    ]
 
 
 def _unfinished(found: ValueFromData) -> list[str]:

@@ -266,7 +266,8 @@ class LoadedData:
         if state.get("data") != self._sum():
             raise ValueError(
                 f"the source {self._name!r} is not what the run learnt from: {self._path} was changed, or is another "
-                f"data set; resume with the one that the run began with"
+                f"data set; resume with the one that the run began with, or begin a new run with its weights: train "
+                f"--from RUN --data ... (prl.start_from in a script)"
             )
         load_state_without_contents(self._storage, state)
 

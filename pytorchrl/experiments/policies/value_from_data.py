@@ -124,6 +124,8 @@ class ValueFromData:
     """Number of episodes that terminated."""
     gamma: float
     seconds: float
+    beyond_the_ends: float = 0.0
+    """Share of the weights of discounted rewards that lies after the ends of the episodes, in the mean over them."""
 
 
 def value_from_data(
@@ -195,6 +197,7 @@ def value_from_data(
         terminated=sum(episode.terminated for episode in episodes),
         gamma=algorithm.gamma,
         seconds=time.perf_counter() - begun,
+        beyond_the_ends=float(np.mean([0 if one.terminated else algorithm.gamma ** len(one) for one in episodes])),
     )
 
 
