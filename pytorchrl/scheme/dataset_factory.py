@@ -319,7 +319,8 @@ def _within(
         actions = np.asarray(episode.fields[ACT])
         # Actions of another shape are refused by the storage.
         has_shape = actions.shape[1:] == choices.shape
-        wrong = ((actions < 0) | (actions >= choices)).reshape(len(actions), -1).any(1) if has_shape else np.zeros(1)
+        outside = (actions < 0) | (actions >= choices) | (actions != np.floor(actions)) if has_shape else np.zeros(1)
+        wrong = outside.reshape(len(outside), -1).any(1)
         if wrong.any():
             step = int(wrong.argmax())
             raise DatasetError(
