@@ -455,9 +455,7 @@ class Learner(Answering, Closing):
         __getattr__ = answer_missing
 
     def _next_commands(self) -> Mapping[str, str]:
-        factories = self.scheme.factories
-        modules, data = modules_of(factories, self._callbacks.all), data_sets_of(factories)
-        return next_commands(self.log_dir, modules, data, self.target_steps)
+        return next_commands(self.log_dir, self.scheme.factories, self._callbacks.all, self.target_steps)
 
     def _how_to_continue(self) -> str:
         return how_to_continue(self._folder.path, self.scheme.factories, self._callbacks.all, self._own_loggers)

@@ -1,6 +1,7 @@
 """Structured values of hyper-parameters, and their JSON-serialisable form."""
 
 import dataclasses
+import functools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -73,7 +74,11 @@ class Setting(Configured):
 
 
 def plain(value: Any) -> Any:
-    """Return a hyper-parameter as JSON-serialisable data; of a function, only its name."""
+    """Return a hyper-parameter as JSON-serialisable data.
+
+    Of a class or function, that is its name; of a ``functools.partial`` of one, whose arguments are keywords and plain
+    values, also these.
+    """
     if isinstance(value, Configured):
         return value.config
     if isinstance(value, np.generic):
@@ -84,7 +89,27 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, functools.partial) and _is_named(value.func) and not value.args and _is_plain(value.keywords):
+        return {"callable": text_of(value.func), "arguments": plain(value.keywords)}
     return {"callable": text_of(value)}
+
+
+def is_callable(data: Any) -> bool:
+    """Whether plain data describes a class or function, or a ``functools.partial`` of one."""
+    return isinstance(data, Mapping) and set(data) in ({"callable"}, {"callable", "arguments"})
+
+
+def _is_named(function: Any) -> bool:
+    return getattr(function, "__qualname__", None) == getattr(function, "__name__", "")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is its own plain data, but for tuples, which become lists."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def text_of(value: Any) -> str:
