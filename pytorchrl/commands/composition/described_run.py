@@ -79,7 +79,22 @@ class DescribedRun:
 
     @property
     def log_dir(self) -> Path:
-        """The folder of the runs of all seeds."""
+        """The folder of the runs of all seeds; each trial of a wandb sweep has one of its own, named after it."""
+        of_sweep = _of_a_wandb_sweep()
+        default = self.sweep_folder if of_sweep else self._default_folder
+        given = self.settings.get("log_dir")
+        if self.parent_process is not None and given:
+            # A trial of our sweep, which has chosen the folder, although an agent of wandb may have started that.
+            return Path(given)
+        return Path(given or default).joinpath(*of_sweep)
+
+    @property
+    def sweep_folder(self) -> Path:
+        """The folder of a sweep's trials, beside those of other runs, which comparisons do not take for trials."""
+        return self._default_folder.with_name(f"sweep-{self._default_folder.name}")
+
+    @property
+    def _default_folder(self) -> Path:
         if self.parts.env_name is None:
             # Without environments a run learns from data alone.
             name = Path(self.settings["data"]).stem
@@ -87,8 +102,7 @@ class DescribedRun:
             name = self.parts.env_name.replace("/", "-")
         kinds = [] if self.data is None else ["online"] * self.data.online + ["offline"] * self.data.is_offline
         kinds += ["continued"] if self.settings.get("from") else []
-        folder = Path("runs") / "-".join([self.parts.algorithm.name, name, *kinds])
-        return Path(self.settings.get("log_dir") or folder.joinpath(*_of_a_wandb_sweep()))
+        return Path("runs") / "-".join([self.parts.algorithm.name, name, *kinds])
 
     @property
     def seeds(self) -> list[int]:

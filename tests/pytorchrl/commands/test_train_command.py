@@ -497,6 +497,6 @@ def test_a_trial_of_a_wandb_sweep_uses_its_values_and_has_its_own_folder(
         values = [f"--algorithm.lr={lr}", "--actor.dueling=True", "--seeds=2"]
         shared = ["--algorithm=dqn", "--env=CartPole-v1", "--no-preset", "--steps=100", *SMALL]
         command(monkeypatch, "train", *shared, *values)
-        config = RunFolder(tmp_path / "runs" / "DQN-CartPole-v1" / "sweep1" / trial / "seed-2").read_config()
+        config = RunFolder(tmp_path / "runs" / "sweep-DQN-CartPole-v1" / "sweep1" / trial / "seed-2").read_config()
         assert config["algorithm"]["hyper_parameters"]["lr"] == lr
         assert config["actor"]["hyper_parameters"]["dueling"] is True
