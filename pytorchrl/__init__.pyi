@@ -165,6 +165,7 @@ from pytorchrl.comparison import (
 from pytorchrl.driven_agent import Agent as Agent
 from pytorchrl.experiments import (
     ActionDifference as ActionDifference,
+    AfterSteps as AfterSteps,
     Callback as Callback,
     CheckpointError as CheckpointError,
     EvaluateIn as EvaluateIn,

@@ -23,7 +23,7 @@ _TESTS = {
     "": "test_envs_factory of prl.Scheme",
 }
 _ENVIRONMENTS = {"num_envs": "num_envs", "": "num_envs of prl.VecEnv.create_factory"}
-_OF_ALGORITHM = {"": "a hyper-parameter of the algorithm, such as prl.compose(prl.PPO.create_factory(lr=1e-3), env)"}
+_OF_ALGORITHM = {"": 'a hyper-parameter of the algorithm, such as prl.compose({"name": "PPO", "lr": 1e-3}, env)'}
 _ACTOR_CODE = "prl.OffPolicyActor.create_factory(hidden_sizes=(64, 64))"
 _OF_ACTOR = {
     "actor": f"actor={_ACTOR_CODE}, or OnPolicyActor for rollouts",

@@ -4,37 +4,58 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
 from pytorchrl.experiments.callbacks.evaluating import EvaluateIn
 from pytorchrl.experiments.runs.composition import made_of, refuse_to_import
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.evaluation import Evaluation, evaluation_from
+from storages.component.hyper_parameters import Count
 from storages.component.setting import text_of
 
 
 @dataclass(eq=False)
 class AfterSteps(Callback):
-    """Calls a function after each step; ``callbacks=[function]`` makes one.
+    """Calls a function after each phase of collection and its updates; ``callbacks=[function]`` makes one.
+
+    A phase is a rollout, or the steps between two updates, of all copies of the environment: the number of steps need
+    not take the value of a multiple of ``every``, and the function is called after the phase that reaches it.
 
     Args:
         function: called with the learner. A true return value stops the run; a string is the reason, which is printed
             after the word "because".
+        every: steps between calls, at the least; None calls it after each phase.
     """
 
     function: Callable[..., object]
+    every: Count | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._called_at = 0
 
     def on_step(self, learner: TrainingRun) -> None:
-        """Call the function, and stop the run if it returns a true value."""
+        """Call the function if it is due, and stop the run if it returns a true value."""
+        before, self._called_at = self._called_at, learner.scheme.steps
+        if self.every is not None and not is_due(self.every, before, self._called_at):
+            return
         said = self.function(learner)
         if said:
             learner.stop(said if isinstance(said, str) else f"{text_of(self.function)} returned a true value")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the steps until which calls were made."""
+        return {"called_at": self._called_at}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`."""
+        self._called_at = state["called_at"]
 
 
 class Callbacks:
     """The callbacks of a learner, in their order.
 
     Args:
-        callbacks: the callbacks; a function is called after each step, as by :class:`AfterSteps`.
+        callbacks: the callbacks; a function is called after each phase of collection, as by :class:`AfterSteps`.
 
     Raises:
         TypeError: one is neither a :class:`Callback` nor a function, or is given twice.

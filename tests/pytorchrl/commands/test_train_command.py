@@ -310,7 +310,8 @@ def test_callbacks_are_given_with_arguments_and_each_seed_has_its_own(
         ("RecordVideo()", "there is no setting 'RecordVideo', which 'RecordVideo()' names; did you mean RecordVideos?"),
         ("StopAtReturn(goal=1)", "unexpected keyword argument 'goal'"),
         ("Adam()", "--callbacks: 'Adam()' is neither a callback with its arguments, such as StopAtReturn(475), nor"),
-        ("StopAtReturn", "--callbacks: 'StopAtReturn' is neither a callback"),
+        ("StopAtReturn", "nor a function of a module that --import names; write 'StopAtReturn(...)'"),
+        ("LogWeights", "nor a function of a module that --import names; write 'LogWeights()'"),
         ("enough", "--callbacks: 'enough' is neither a callback with its arguments, such as StopAtReturn(475), nor"),
     ],
 )
@@ -497,6 +498,6 @@ def test_a_trial_of_a_wandb_sweep_uses_its_values_and_has_its_own_folder(
         values = [f"--algorithm.lr={lr}", "--actor.dueling=True", "--seeds=2"]
         shared = ["--algorithm=dqn", "--env=CartPole-v1", "--no-preset", "--steps=100", *SMALL]
         command(monkeypatch, "train", *shared, *values)
-        config = RunFolder(tmp_path / "runs" / "DQN-CartPole-v1" / "sweep1" / trial / "seed-2").read_config()
+        config = RunFolder(tmp_path / "runs" / "sweep-DQN-CartPole-v1" / "sweep1" / trial / "seed-2").read_config()
         assert config["algorithm"]["hyper_parameters"]["lr"] == lr
         assert config["actor"]["hyper_parameters"]["dueling"] is True
