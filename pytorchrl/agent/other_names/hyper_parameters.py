@@ -333,6 +333,11 @@ ACTOR_NAMES: OtherNames = {
     "log_std_init": {"initial_log_std": "initial_log_std"},
     "use_sde": {"": "no setting: distribution=heads.GSDEPolicy() of the algorithm"},
     "features_extractor_class": _EXTRACTOR,
+    "features_extractor_kwargs": {
+        "feature_extractor": "feature_extractor=functools.partial(MyExtractor, width=64)",
+    },
+    "optimizer_class": {"": "optimizer of the algorithm, such as prl.Adam(eps=1e-5) or prl.RMSprop()"},
+    "optimizer_kwargs": {"": "optimizer of the algorithm, such as prl.Adam(eps=1e-5)"},
     "features_extractor": _EXTRACTOR,
     "encoder_factory": _EXTRACTOR,
     "share_features_extractor": {"shared_body": "shared_body"},

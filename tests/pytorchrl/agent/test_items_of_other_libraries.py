@@ -347,7 +347,9 @@ def test_an_import_of_such_a_name_says_what_to_write(name: str) -> None:
     ["from pytorchrl.common.callbacks import EvalCallback", "import pytorchrl.common", "from pytorchrl import common"],
 )
 def test_an_import_from_a_module_of_stable_baselines3_says_where_names_are(code: str) -> None:
-    with pytest.raises(ModuleNotFoundError, match="all public names are in pytorchrl itself, .*coming-from-others.md"):
+    with pytest.raises(
+        ModuleNotFoundError, match=r"all public names are in pytorchrl itself, .*coming-from-others\.md"
+    ):
         exec(code)
 
 
