@@ -332,7 +332,7 @@ def _maker_named(name: str) -> Any:
     if not name.isidentifier():
         raise CompositionError(
             f"the run was composed with {name}, which a run folder cannot name; {_IN_A_SCRIPT}; load_policy takes the "
-            f"factory that has it: prl.load_policy(path, actor_factory=...)"
+            f"factory that has it, prl.load_policy(path, actor_factory=...) or algo_factory=..."
         )
     if (maker := factory_function(name)) is not None:
         return maker

@@ -308,7 +308,7 @@ def test_callbacks_are_given_with_arguments_and_each_seed_has_its_own(
     ("callback", "match"),
     [
         ("RecordVideo()", "there is no setting 'RecordVideo', which 'RecordVideo()' names; did you mean RecordVideos?"),
-        ("StopAtReturn(goal=1)", "unexpected keyword argument 'goal'"),
+        ("StopAtReturn(goal=1)", "StopAtReturn: unknown argument 'goal'"),
         ("Adam()", "--callbacks: 'Adam()' is neither a callback with its arguments, such as StopAtReturn(475), nor"),
         ("StopAtReturn", "nor a function of a module that --import names; write 'StopAtReturn(...)'"),
         ("LogWeights", "nor a function of a module that --import names; write 'LogWeights()'"),
