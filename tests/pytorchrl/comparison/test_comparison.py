@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.comparison import pictures
 from pytorchrl.comparison.latex import as_latex
-from pytorchrl.comparison.pictures import performance_profile, thresholds
+from pytorchrl.comparison.profiles import performance_profile, thresholds
 from pytorchrl.comparison.references import reference_of
 from pytorchrl.comparison.tables import as_csv, as_markdown
 from tests.support.rliable_module import rliable_module
@@ -346,17 +345,13 @@ def test_pictures_are_drawn_for_one_environment_and_for_several(tmp_path: Path, 
         prl.draw_profile(comparison, tmp_path / "profile.jpg")
 
 
-def test_a_profile_of_several_environments_counts_the_runs_of_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_of_several_environments_counts_the_runs_of_each(tmp_path: Path) -> None:
     from matplotlib.text import Text
 
     drawn: list[Any] = []
-    monkeypatch.setattr(pictures, "save_figure", lambda figure, output: drawn.append(figure) or output)
-    two_groups(tmp_path / "runs", "A-v0")
-    prl.draw_profile(prl.compare_runs([tmp_path / "runs"]), tmp_path / "profile.svg")
-    two_groups(tmp_path / "runs", "B-v0")
-    prl.draw_profile(prl.compare_runs([tmp_path / "runs"]), tmp_path / "profile.svg")
+    for env in ("A-v0", "B-v0"):
+        two_groups(tmp_path / "runs", env)
+        drawn.append(prl.profile_axes(prl.compare_runs([tmp_path / "runs"])).figure)
     one, several = (" ".join(text.get_text() for text in figure.findobj(Text)) for figure in drawn)
     assert "4 runs, with 95% bootstrap intervals" in one
     assert "4 runs in each of 2 environments, with 95% bootstrap intervals" in " ".join(several.split())

@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.image
 import pytest
+from matplotlib.figure import Figure
 
 import pytorchrl as prl
 from pytorchrl.comparison.pictures import _intervals as intervals_of
@@ -40,6 +41,74 @@ def test_axes_of_each_environment_are_returned_to_go_on_with(runs: Path, tmp_pat
     axes["CartPole-v1"].figure.savefig(tmp_path / "mine.png")
     assert len(axes["CartPole-v1"].get_lines()) == 3
     assert axes["Acrobot-v1"].get_title() == "Acrobot-v1"
+
+
+def test_curves_intervals_and_profiles_are_drawn_into_axes_of_ones_own(runs: Path, tmp_path: Path) -> None:
+    figure = Figure(figsize=(6.5, 5), layout="constrained")
+    grid = figure.subplots(2, 2)
+    assert prl.curve_axes([runs], axes=grid[0, 0]) == {"CartPole-v1": grid[0, 0]}
+    inside = prl.FigureOptions(legend_place="inside", title="Balance", font_size=7, order=["PPO"])
+    comparison = prl.compare_runs([runs])
+    assert prl.profile_axes(comparison, axes=grid[0, 1], options=inside) is grid[0, 1]
+    assert prl.comparison_axes(comparison, axes=grid[1]) == list(grid[1])
+    figure.savefig(tmp_path / "figure.pdf")
+    assert not figure.legends
+    assert all(axes.get_lines() and axes.get_xlabel() for axes in grid.flat)
+    assert [line.get_label() for line in grid[0, 0].get_lines()] == ["DQN", "PPO"]
+    assert (grid[0, 0].get_legend(), grid[0, 1].get_title()) == (None, "Balance")
+    assert [text.get_text() for text in grid[0, 1].get_legend().get_texts()] == ["PPO", "DQN"]
+    assert grid[0, 1].xaxis.label.get_size() == grid[0, 1].title.get_size() == 7
+    assert grid[1, 0].get_ylim() == grid[1, 1].get_ylim()
+    (alone,) = prl.comparison_axes(comparison, axes=Figure().subplots())
+    assert [text.get_text() for text in alone.get_yticklabels()] == ["DQN", "PPO"]
+    assert len(prl.comparison_axes(comparison)) == 2
+
+
+@pytest.mark.parametrize("order", [[], ["PPO"]])
+def test_a_group_has_the_same_colour_in_curves_and_in_comparisons(runs: Path, order: list[str]) -> None:
+    for algorithm in ("DQN", "IQN", "PPO"):
+        for seed in (1, 2):
+            evaluated_run(runs / "b" / f"{algorithm}-{seed}", POINTS, algorithm=algorithm, env="B-v0", seed=seed)
+    options = prl.FigureOptions(order=order, counts=False)
+
+    def colours(axes: Any) -> dict[str, str]:
+        return {line.get_label(): line.get_color() for line in axes.get_lines()}
+
+    curves = colours(prl.curve_axes([runs / "b", runs], options=options)["B-v0"])
+    assert set(curves) == {"DQN", "IQN", "PPO"}
+    # IQN, which has no runs in CartPole, is not among the scores over both.
+    comparison = prl.compare_runs([runs / "b", runs])
+    profiles = colours(prl.profile_axes(comparison, options=options))
+    assert profiles == {name: curves[name] for name in profiles}
+    assert set(profiles) == {"DQN", "PPO"}
+    means = prl.comparison_axes(comparison, options=options)[0]
+    assert {line.get_color() for line in means.get_lines()} == set(profiles.values())
+
+
+def test_axes_of_ones_own_are_needed_for_each_environment(runs: Path, tmp_path: Path) -> None:
+    evaluated_run(runs / "other", POINTS, algorithm="DQN", env="Acrobot-v1")
+    grid = Figure().subplots(1, 2)
+    with pytest.raises(ValueError, match=r"axes: the runs are in 2 environments; give axes for each, "):
+        prl.curve_axes([runs], axes=grid[0])
+    with pytest.raises(ValueError, match="axes: there are none for 'Acrobot-v1'; the runs are in"):
+        prl.curve_axes([runs], axes={"CartPole-v1": grid[0]})
+    axes = prl.curve_axes([runs], axes={"CartPole-v1": grid[0], "Acrobot-v1": grid[1]})
+    assert [one.get_title() for one in axes.values()] == ["CartPole-v1", "Acrobot-v1"]
+    with pytest.raises(TypeError, match=r"axes must be matplotlib's, such as one of plt.subplots\(1, 2\)\[1\], got 3"):
+        prl.curve_axes([runs], axes=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="size is that of the figure of the axes"):
+        prl.profile_axes(prl.compare_runs([runs]), axes=grid[0], options=prl.FigureOptions(size=(3, 2)))
+    with pytest.raises(ValueError, match="axes: this comparison is drawn into one or two, got 3"):
+        prl.comparison_axes(prl.compare_runs([runs / "DQN-1", runs / "PPO-1"]), axes=[*grid, grid[0]])
+
+
+def test_unknown_arguments_of_figures_are_answered_with_what_is_here() -> None:
+    with pytest.raises(TypeError, match=r"curve_axes: unknown argument 'ax'; here it is axes\. There are paths, axes"):
+        prl.curve_axes(["runs"], ax=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"'ax'; here it is prl\.curve_axes\(runs, axes=axes\)\. There are paths"):
+        prl.plot_runs(["runs"], "a.png", ax=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"'figsize'; here it is options=prl\.FigureOptions\(size=\.\.\.\)"):
+        prl.plot_runs(["runs"], "a.png", figsize=(3, 2))  # type: ignore[call-arg]
 
 
 def test_size_labels_names_and_order_are_those_given(runs: Path, tmp_path: Path) -> None:
