@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Thread
 
 from pytorchrl.agent.global_generators import seed_process
-from pytorchrl.commands.composition.described_run import DescribedRun, described_run, make_callbacks, make_loggers
+from pytorchrl.commands.composition.described_run import DescribedRun, described_run, make_callbacks
 from pytorchrl.commands.composition.parts import RunParts
 from pytorchrl.commands.composition.presets import expected_return
 from pytorchrl.commands.shared import STOPPED
@@ -154,7 +154,7 @@ def _show_results(folders: Sequence[Path], picture: Path) -> None:
 def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
     """Make a learner for a folder, or resume from the checkpoint in it."""
     settings, steps = described.settings, described.parts.steps
-    log_to, callbacks = make_loggers(settings), make_callbacks(settings)
+    log_to, callbacks = described.loggers(seed), make_callbacks(settings)
     references = None if described.data is None else described.data.references
     if references is not None:
         callbacks.append(NormalizedScore(*references))

@@ -63,9 +63,9 @@ def unknown_names(
     if len(hints) == 1:
         ((name, hint),) = hints.items()
         sentence = f"{hint}{' ' if hint.endswith('?') else '. '}There" if hint else "there"
-        return f"{owner}: unknown {kind} {name!r}; {sentence} are {', '.join(known)}"
+        return f"{owner}: unknown {kind} {name!r}; {sentence} are {', '.join(known) or 'none'}"
     listed = ", ".join(f"{name!r} ({hint})" if hint else repr(name) for name, hint in hints.items())
-    return f"{owner}: unknown {kind}s {listed}; there are {', '.join(known)}"
+    return f"{owner}: unknown {kind}s {listed}; there are {', '.join(known) or 'none'}"
 
 
 def naming_arguments(other_names: OtherNames) -> Callable[[Callable[P, T]], Callable[P, T]]:

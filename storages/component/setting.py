@@ -4,11 +4,12 @@ import dataclasses
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from storages.component.annotations import annotation_of, conform_named
+from storages.component.other_names import OtherNames, unknown_names
 
 
 class Configured(ABC):
@@ -39,12 +40,16 @@ class Setting(Configured):
     the class up by name.
 
     Raises:
-        TypeError: the class is not decorated, or has an ``__init__`` of its own, whose arguments would not be recorded.
+        TypeError: the class is not decorated, or has an ``__init__`` of its own, whose arguments would not be recorded;
+            it has no field of a name that is given.
         ValueError: a field is of a wrong type or outside its range.
     """
 
-    def __new__(cls, *_: Any, **__: Any) -> Self:
-        """Refuse a class that is not decorated, or has an ``__init__`` in place of fields."""
+    other_names: ClassVar[OtherNames] = {}
+    """Names that fields have in other libraries."""
+
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """Refuse a class that is not decorated, or has an ``__init__`` in place of fields, and unknown fields."""
         made = super().__new__(cls)
         owner = next(each for each in cls.__mro__ if "__init__" in vars(each))
         decorated = getattr(cls, "__dataclass_params__", None)
@@ -54,6 +59,10 @@ class Setting(Configured):
                 f"{cls.__name__}: decorate it with @dataclass(frozen=True), and annotate fields instead of an __init__ "
                 f"of its own; of its values, only fields are recorded, and restored in a resumed run"
             )
+        if "__dataclass_fields__" in vars(owner):
+            fields = [field.name for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
+            if unknown := [name for name in given if name not in fields]:
+                raise TypeError(unknown_names(cls.__name__, "argument", unknown, fields, cls.other_names))
         return made
 
     def __post_init__(self) -> None:
