@@ -56,7 +56,7 @@ def draw_comparison(
         return save_text(as_csv(comparison), output)
     options = options or FigureOptions()
     with options.applied():
-        return save_figure(_intervals(comparison, options), output)
+        return save_figure(_intervals(comparison, options), output, options.dpi)
 
 
 @naming_arguments(TO_DRAW_INTO)

@@ -59,7 +59,7 @@ def draw_profile(comparison: Comparison, output: str | os.PathLike[str], options
         at, profiles = _profiles_of(comparison)
         return save_text(csv_of(_points(at, {label: profiles[name] for name, (label, _) in shown.items()})), output)
     with options.applied():
-        return save_figure(_figure(comparison, options), output)
+        return save_figure(_figure(comparison, options), output, options.dpi)
 
 
 @naming_arguments(TO_DRAW_INTO)

@@ -42,14 +42,16 @@ class FigureOptions:
     as they are. The others become smaller in figures that are narrower than 6 inches.
 
     Raises:
-        ValueError: a size or a number of columns is not positive, a place of the legend is unknown, or two groups would
-            have the same name.
+        ValueError: a size, a resolution or a number of columns is not positive, a place of the legend is unknown, or two
+            groups would have the same name.
     """
 
     size: tuple[float, float] | None = None
     """Width and height in inches; None fits the figure to its content."""
     font_size: float | None = None
     """Points of all texts; None for matplotlib's, which are smaller in a narrow figure."""
+    dpi: float | None = None
+    """Pixels per inch of a PNG file; None for 150, or ``savefig.dpi`` of matplotlib where that was changed."""
     title: str | None = None
     """None names algorithms and environments; an empty text leaves the title out."""
     x_label: str | None = None
@@ -77,6 +79,8 @@ class FigureOptions:
             raise ValueError(f"size must be a width and a height in inches, above 0, got {self.size}")
         if self.font_size is not None and not (math.isfinite(self.font_size) and self.font_size > 0):
             raise ValueError(f"font_size must be a number of points, above 0, got {self.font_size}")
+        if self.dpi is not None and not (math.isfinite(self.dpi) and self.dpi > 0):
+            raise ValueError(f"dpi must be a number of pixels per inch, above 0, got {self.dpi}")
         if self.legend_columns is not None and self.legend_columns < 1:
             raise ValueError(f"legend_columns must be at least 1, got {self.legend_columns}")
         if self.legend_place is not None and self.legend_place not in get_args(LegendPlace):

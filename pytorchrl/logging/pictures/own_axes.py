@@ -10,13 +10,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _OF_OPTIONS = (
-    "size figsize font_size fontsize title xlabel ylabel x_label y_label names labels order legend_place "
+    "size figsize dpi font_size fontsize title xlabel ylabel x_label y_label names labels order legend_place "
     "legend_columns note counts training"
 )
 _HERE = {"figsize": "size", "fontsize": "font_size", "xlabel": "x_label", "ylabel": "y_label", "labels": "names"}
 OF_FILES: OtherNames = {
     **{name: {"": f"options=prl.FigureOptions({_HERE.get(name, name)}=...)"} for name in _OF_OPTIONS.split()},
-    "dpi": {"": "matplotlib.rcParams['savefig.dpi']"},
 }
 """Names of arguments elsewhere, of functions that draw into files."""
 TO_DRAW_INTO: OtherNames = {**OF_FILES, "ax": {"": "axes"}, "subplot": {"": "axes"}}

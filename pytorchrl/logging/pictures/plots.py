@@ -135,7 +135,7 @@ def draw_runs(groups: Sequence[Group], output: Path, choice: Choice, options: Fi
     groups, choice = _arranged(groups, choice, options)
     if output.suffix.lower() == ".csv":
         return save_text(curves_as_csv(groups, choice), output)
-    return save_figure(draw_groups(groups, choice, options), output)
+    return save_figure(draw_groups(groups, choice, options), output, None if options is None else options.dpi)
 
 
 def _arranged(groups: Sequence[Group], choice: Choice, options: FigureOptions | None) -> tuple[list[Group], Choice]:
@@ -174,8 +174,8 @@ def refuse_other_than_png(output: Path) -> None:
         raise ValueError(f"the picture is a PNG; its name must end in .png, got {str(output)!r}")
 
 
-def save_figure(figure: "Figure", output: Path) -> Path:
-    """Write a figure as a picture; equal figures give identical files."""
+def save_figure(figure: "Figure", output: Path, dpi: float | None = None) -> Path:
+    """Write a figure as a picture, of a number of pixels per inch; equal figures give identical files."""
     from matplotlib import rc_context
 
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -184,7 +184,7 @@ def save_figure(figure: "Figure", output: Path) -> Path:
     fonts = rc_context({"svg.hashsalt": output.name, "pdf.fonttype": 42})
     without_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with replacing(output) as file, fonts:
-        figure.savefig(file, format=kind, metadata=without_date.get(kind, {}))
+        figure.savefig(file, format=kind, dpi=dpi, metadata=without_date.get(kind, {}))
     return output
 
 

@@ -124,6 +124,22 @@ def test_size_labels_names_and_order_are_those_given(runs: Path, tmp_path: Path)
     assert matplotlib.image.imread(picture).shape[:2] == (420, 525)
 
 
+def test_the_resolution_of_a_picture_can_be_chosen(runs: Path, tmp_path: Path) -> None:
+    def pixels(dpi: float | None) -> list[tuple[int, ...]]:
+        options, comparison = prl.FigureOptions(size=(4, 3), dpi=dpi), prl.compare_runs([runs])
+        pictures = (
+            plot_runs([runs], tmp_path / "curves.png", options=options),
+            prl.draw_comparison(comparison, tmp_path / "intervals.png", options),
+            prl.draw_profile(comparison, tmp_path / "profile.png", options),
+        )
+        return [matplotlib.image.imread(picture).shape[:2] for picture in pictures]
+
+    assert pixels(50) == [(150, 200)] * 3
+    with mpl.rc_context({"savefig.dpi": 100}):
+        assert pixels(None) == [(300, 400)] * 3
+        assert pixels(50) == [(150, 200)] * 3
+
+
 @pytest.mark.parametrize("size", [(3.3, 2.6), (7.0, 3.0)])
 def test_the_legend_stays_within_a_figure_of_a_columns_width(runs: Path, size: tuple[float, float]) -> None:
     names = {"DQN": "a method with a rather long name", "PPO": "another one of the same length"}
@@ -299,6 +315,7 @@ def test_an_empty_label_leaves_it_out(runs: Path) -> None:
     [
         ({"size": (0, 2)}, r"size must be a width and a height in inches, above 0, got \(0, 2\)"),
         ({"font_size": 0}, "font_size must be a number of points, above 0, got 0"),
+        ({"dpi": 0}, "dpi must be a number of pixels per inch, above 0, got 0"),
         ({"legend_columns": 0}, "legend_columns must be at least 1, got 0"),
         ({"legend_place": "left"}, "legend_place must be one of below, above, right, inside, none, got 'left'"),
         ({"order": "PPO"}, r"order must be a list of names, got the text 'PPO'; write \['PPO'\]"),

@@ -506,9 +506,7 @@ def test_a_run_logs_its_composition_its_videos_and_its_evaluations(tmp_path: Pat
 def test_images_are_logged_to_the_wandb_run_of_a_learner(tmp_path: Path) -> None:
     def show(learner: prl.Learner) -> None:
         assert learner.wandb_run is not None
-        with pytest.raises(
-            ValueError, match=r"'image' must be a number, got .*; wandb takes others by learner"
-        ):
+        with pytest.raises(ValueError, match=r"'image' must be a number, got .*; wandb takes others by learner"):
             learner.log({"image": np.zeros(1)})  # type: ignore[dict-item]
         image = wandb.Image(np.zeros((4, 4), np.uint8))
         learner.wandb_run.log({"image": image, "steps": learner.scheme.steps})
