@@ -265,8 +265,13 @@ def test_runs_of_seeds_that_have_finished_are_not_opened_again(
     command(monkeypatch, *arguments, "--steps", "60", "--seeds", "1", "2")
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs" / "seed-1").rglob("*")} == before
     text = printed(capsys)
-    assert "runs/seed-1: seed 1 has finished" in text
+    assert "runs/seed-1: seed 1 has finished runs/seed-2: " in text
     assert "runs/seed-2: seed 2, 0 of 60 steps" in text
+    command(monkeypatch, *arguments, "--steps", "60", "--seeds", "1", "--log-to", "wandb")
+    text = printed(capsys)
+    assert (
+        "seed 1 has finished; nothing more is logged, although --log-to names others than it was trained with" in text
+    )
     # Another composition is refused, as that of an unfinished run.
     with pytest.raises(SystemExit, match=r"algorithm.gamma: 0.5 here, 0.99 in the checkpoint"):
         command(monkeypatch, *arguments, "--steps", "60", "--seeds", "1", "--algorithm.gamma", "0.5")

@@ -203,6 +203,23 @@ def test_lines_markers_and_texts_are_smaller_in_a_narrow_figure(four_groups: Pat
     assert legend(narrow)[3:] == ["PERBuffer, n_step=3", "evaluation", "training"]
 
 
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["PPO, lr=0.01", "PPO, lr=0.1"], ["lr=0.01", "lr=0.1"]),
+        (["DQN + PERBuffer, n_step=1", "DQN + ReplayBuffer"], ["PERBuffer, n_step=1", "ReplayBuffer"]),
+        (["PPO, lr=0.01", "SAC, lr=0.1"], None),
+        (["PPO, lr=0.01", "PPO"], None),
+    ],
+)
+def test_names_in_a_column_leave_out_the_algorithm_of_all(
+    runs: Path, names: list[str], shown: list[str] | None
+) -> None:
+    by_name = {name: [runs / f"{algorithm}-1"] for name, algorithm in zip(names, ("DQN", "PPO"), strict=True)}
+    (axes,) = prl.curve_axes(by_name, options=prl.FigureOptions(size=(3.3, 2.4))).values()
+    assert legend(axes) == (shown or names)
+
+
 def test_all_texts_have_the_size_that_is_chosen(four_groups: Path) -> None:
     axes = only_axes(four_groups, size=(3.3, 2.4), font_size=6.5)
     box = axes.figure.legends[0]
