@@ -40,6 +40,9 @@ from pytorchrl.terminal import tell
 from storages.closing import Closing, close_all
 from storages.component.other_names import Answering, answer_missing
 
+if TYPE_CHECKING:
+    import wandb
+
 _Path: TypeAlias = str | os.PathLike[str]
 
 
@@ -391,6 +394,14 @@ class Learner(Answering, Closing):
     def log_video(self, name: str, path: _Path) -> None:
         """Log a video, a file that ends in ".mp4" or ".gif", in the loggers that support it: wandb."""
         self._measurements.write_video(self.scheme.steps, name, Path(path))
+
+    @property
+    def wandb_run(self) -> "wandb.Run | None":
+        """The wandb run that is logged to, for images and tables; None without one.
+
+        ``learner.wandb_run.log({"name": wandb.Image(array), "steps": learner.scheme.steps})``
+        """
+        return self._measurements.wandb_run
 
     @property
     def seconds_of_parts(self) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from pytorchrl.comparison.answer import answer_of
 from pytorchrl.comparison.improvement import Improvement, improvement
 from pytorchrl.comparison.notes import notes_of
 from pytorchrl.comparison.references import Reference, check_references, reference_of
@@ -90,7 +91,7 @@ def compare_groups(
         results.append(_result(group.name, group.environment, {group.environment: scores}, score))
     used = _references(results, references or {})
     overall = _overall(results, used, score)
-    return Comparison(
+    comparison = Comparison(
         metric=metric,
         score=score,
         baseline=baseline,
@@ -100,6 +101,7 @@ def compare_groups(
         improvements=tuple(_improvements(results, baseline)),
         notes=(*left_out, *repeated, *notes_of(groups, results, used, metric, score, at_steps)),
     )
+    return replace(comparison, answer=answer_of(comparison))
 
 
 def _baseline(given: str, names: Sequence[str]) -> str:

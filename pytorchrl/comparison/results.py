@@ -73,6 +73,8 @@ class Comparison:
     """Improvements of the other groups over the baseline."""
     notes: tuple[str, ...]
     """Notes on the scores and intervals."""
+    answer: str = ""
+    """Which group has the highest interquartile mean, and how sure it is that it is better, in a few sentences."""
 
     @property
     def environments(self) -> list[str]:

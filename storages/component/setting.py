@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -42,15 +43,15 @@ class Setting(Configured):
 
     Raises:
         TypeError: the class is not decorated, or has an ``__init__`` of its own, whose arguments would not be recorded;
-            or there is no field of a name that was given (the message names the nearest one).
+            it has no field of a name that is given.
         ValueError: a field is of a wrong type or outside its range.
     """
 
     other_names: ClassVar[OtherNames] = {}
-    """Names of fields in other libraries, for hints in the error about an unknown name."""
+    """Names that fields have in other libraries."""
 
-    def __new__(cls, *_: Any, **named: Any) -> Self:
-        """Refuse a class that is not decorated or has an ``__init__`` in place of fields, and unknown fields."""
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """Refuse a class that is not decorated, or has an ``__init__`` in place of fields, and unknown fields."""
         made = super().__new__(cls)
         owner = next(each for each in cls.__mro__ if "__init__" in vars(each))
         decorated = getattr(cls, "__dataclass_params__", None)
@@ -60,9 +61,11 @@ class Setting(Configured):
                 f"{cls.__name__}: decorate it with @dataclass(frozen=True), and annotate fields instead of an __init__ "
                 f"of its own; of its values, only fields are recorded, and restored in a resumed run"
             )
-        if named and "__dataclass_fields__" in vars(owner):
-            fields = [field.name for field in dataclasses.fields(owner) if field.init]
-            if unknown := [name for name in named if name not in fields]:
+        if "__dataclass_fields__" in vars(owner):
+            fields = [field.name for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
+            unknown = [name for name in given if name not in fields]
+            # A decorated callback may have an __init__ of its own, with other arguments.
+            if unknown and not _takes(vars(owner)["__init__"], unknown):
                 raise TypeError(unknown_names(cls.__name__, "argument", unknown, fields, cls.other_names))
         return made
 
@@ -80,6 +83,12 @@ class Setting(Configured):
     def hyper_parameters(self) -> dict[str, Any]:
         """Its fields."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+
+def _takes(function: Callable[..., Any], names: list[str]) -> bool:
+    parameters = inspect.signature(function).parameters
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    return takes_all or parameters.keys() >= set(names)
 
 
 def plain(value: Any) -> Any:

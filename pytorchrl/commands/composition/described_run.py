@@ -48,7 +48,7 @@ from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.experiments.runs.composition import class_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import function_named, import_modules
-from pytorchrl.logging.writers import LOGGERS, Logger, LoggerSetting
+from pytorchrl.logging.writers import LOGGERS, Logger, LoggerSetting, Wandb
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import tell
@@ -120,6 +120,22 @@ class DescribedRun:
     def scheme(self, seed: int) -> Scheme:
         """Make the scheme of the run of a seed; a storage on disk is that run's alone."""
         return Scheme(**self._scheme_arguments(seed), device=self.settings.get("device") or "cpu", seed=seed)
+
+    def loggers(self, seed: int) -> list[Logger] | None:
+        """Return the loggers of the run of a seed, whose names in wandb differ; None where none are named."""
+        made = make_loggers(self.settings)
+        if made is None or (len(self.seeds) == 1 and self.parent_process is None):
+            return made
+        return [
+            replace(one, run_name=self._name_in_wandb(one.run_name, seed))
+            if isinstance(one, Wandb) and one.run_name is not None
+            else one
+            for one in made
+        ]
+
+    def _name_in_wandb(self, given: str, seed: int) -> str | None:
+        # A sweep has named the trial by a variable, after the given name and the values that it varies.
+        return f"{given}-seed-{seed}" if self.parent_process is None else None
 
     def has_finished(self, seed: int) -> bool:
         """Return whether the run of a seed is there, with this composition, and has finished; nothing is made."""

@@ -54,7 +54,7 @@ def sweep(arguments: Sequence[str]) -> None:
         tell("Stopped; run the same command again to continue.")
         raise SystemExit(STOPPED) from None
     if failed:
-        raise RuntimeError(f"{failed} of {number} runs failed; output.txt in their folders says why")
+        raise RuntimeError(f"{failed} of {number} runs failed; output.txt in the folder of a trial says why")
 
 
 def _parser() -> argparse.ArgumentParser:

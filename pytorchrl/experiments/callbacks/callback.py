@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
@@ -14,6 +14,9 @@ from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.evaluation import Evaluation
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.setting import Setting
+
+if TYPE_CHECKING:
+    import wandb
 
 
 class TrainingRun(Protocol):
@@ -27,6 +30,10 @@ class TrainingRun(Protocol):
     @property
     def log_dir(self) -> Path:
         """The run folder."""
+
+    @property
+    def wandb_run(self) -> "wandb.Run | None":
+        """The wandb run that is logged to; None without one."""
 
     @property
     def seconds_of_parts(self) -> dict[str, float]:
