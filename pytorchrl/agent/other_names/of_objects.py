@@ -15,7 +15,7 @@ _TRAIN_COMPOSED = (
 _FACTORY_OF_ENVIRONMENTS = (
     'prl.VecEnv.create_factory("CartPole-v1", num_envs=8) is a factory of environments, which a scheme takes'
 )
-_STEPS = "learner.scheme.steps is the number of environment transitions, scheme.steps likewise"
+_STEPS = "learner.scheme.steps is the number of environment transitions"
 _LOG = 'learner.log({"mine/number": 1.0}) logs numbers'
 _KEPT = "learner.save_checkpoint() saves the storage with all else, and prl.Learner.resume(log_dir) restores it"
 _NORMALISED = (
@@ -46,6 +46,11 @@ LEARNER_METHODS: Mapping[str, str] = {
     **_all("logger", f"{_LOG}, and learner.get_metrics() returns the latest; log_to of prl.Learner has loggers"),
     **_all("record log_metrics", _LOG),
     **_all("set_logger", "log_to of prl.Learner has loggers"),
+    **_all("device", "learner.scheme.device is the device of networks and batches"),
+    **_all("observation_space action_space", "learner.scheme.envs has the spaces, of one environment"),
+    **_all(
+        "ep_info_buffer", "on_episodes of a prl.Callback gets the episodes as they end, learner.get_metrics() means"
+    ),
     **_all("num_timesteps total_timesteps global_step", _STEPS),
     **_all("get_parameters", "learner.scheme.algorithm.get_weights() returns the weights of the networks"),
     **_all(

@@ -194,7 +194,7 @@ def _hint_of_parts(name: str, classes: Mapping[str, type[Any]]) -> str:
 
 def _short(value: Any) -> str:
     text = text_of(value)
-    return text if len(text) <= _LONGEST_VALUE else "..."
+    return "..." if len(text) > _LONGEST_VALUE or callable(value) else text
 
 
 def _argument(kind: str, part: Any, settings: Mapping[str, str], cls: type[Any]) -> str:
