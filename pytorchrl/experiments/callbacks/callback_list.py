@@ -174,8 +174,8 @@ def _refuse_other_parameters(function: Callable[..., object], where: str) -> Non
         signature.bind(None)
     except TypeError:
         raise TypeError(
-            f"{where} must take one argument, the learner, got {text_of(function)}{signature}; returning the reason, or "
-            f"learner.stop(reason), ends the run"
+            f"{where} must take one argument, the learner, got {text_of(function)}{signature}; it ends the run by "
+            f"returning the reason"
         ) from None
 
 
