@@ -42,8 +42,8 @@ A file is deleted as a whole, once no step in it is needed.
 _LARGEST_COMMIT_BYTES = 64 << 20
 """Size beyond which a commit holds fewer steps, or fewer replaced states."""
 LONGEST_LOG_BYTES, _LONGEST_LOG_RINGS = 64 << 20, 4
-"""With priorities or replaced states: a log longer than these bytes plus this multiple of the ring is replaced by a full
-snapshot."""
+"""A log with priorities or replaced states is replaced by a full snapshot where it is longer than these bytes plus this
+multiple of the ring."""
 _LONGEST_LOG_OF_SMALL = 1.5
 """The multiple of a ring smaller than :data:`LONGEST_LOG_BYTES`, whose snapshots are quick, without these bytes."""
 
