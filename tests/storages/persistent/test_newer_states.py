@@ -164,9 +164,33 @@ def test_commits_between_checkpoints_hold_no_replaced_states(tmp_path: Path) -> 
     pair.kept.flush()
     held = records_in(pair.directory)[-1].arrays
     assert 1 < len(held[STATE_OFFSETS][0]) == len(set(held[STATE_OFFSETS][0].tolist())) <= len(pair.kept)
-    # Nothing is newer than on disk after that.
-    pair.kept.flush()
-    assert NEWER_STATES not in records_in(pair.directory)[-1].arrays
+    pair.kept.close()
+
+
+@pytest.mark.parametrize("before", ["a flush", "a reset", "a rollback"])
+def test_a_replaced_state_is_written_once(before: str, tmp_path: Path) -> None:
+    pair = Pair(tmp_path / "kept", commit_every=100)
+    pair.insert(12)
+    saved = pair.kept.state_dict()
+    pair.update()
+    if before == "a reset":
+        pair.kept.reset()
+    elif before == "a rollback":
+        pair.kept.load_state_dict(saved)
+    else:
+        pair.kept.flush()
+    sample = pair.stream.step
+    for _ in range(8):
+        pair.kept.insert_transition(sample())
+    ring, (batch,) = pair.kept.ring, pair.kept.generate_batches(1, 3)
+    pair.kept.after_gradients(batch, {RHS: torch.ones(*batch[DONE].shape[:-1], 4)})
+    committed = pair.kept.observers.log.wal.written * ENVS
+    for expected in (np.flatnonzero((states_of(pair.kept) == 1).all(-1)) + ring.start, np.empty(0)):
+        pair.kept.flush()
+        record = records_in(pair.directory)[-1]
+        held = record.arrays[STATE_OFFSETS][0] + record.facts["start"] if STATE_OFFSETS in record.arrays else []
+        # Steps of the commit itself have their states with them.
+        assert sorted(held) == expected[expected < committed].tolist()
     pair.kept.close()
 
 
@@ -213,15 +237,42 @@ def test_a_log_without_replaced_states_has_the_arrays_of_before(tmp_path: Path) 
 def test_replaced_states_follow_a_change_of_the_capacity(bound: dict[str, Any], tmp_path: Path) -> None:
     pair = Pair(tmp_path / "kept", **bound)
     sizes = set()
-    for _ in range(30):
+    with small_segments():
+        for _ in range(30):
+            pair.insert(4)
+            pair.update()
+            sizes.add(pair.kept.ring.size)
+            pair.kept.flush()
+            read = pair.made(None)
+            read.load_state_dict(read_state(pair.directory))
+            assert contents(read) == contents(pair.twin)
+        assert len(sizes) > 1
+        pair.kept.close()
+        pair.kept = pair.open()
+        pair.assert_same()
+        pair.kept.close()
+
+
+def test_states_of_steps_in_deleted_files_are_left_out(tmp_path: Path) -> None:
+    with small_segments(1):
+        pair = Pair(tmp_path, size=None, max_bytes=200_000, commit_every=200)
+        pair.insert(120)
+        pair.kept.flush()
+        for _ in range(4):
+            pair.update()
+        # The next file begins with states of steps in earlier ones.
         pair.insert(4)
-        pair.update()
-        sizes.add(pair.kept.ring.size)
-    assert len(sizes) > 1
-    pair.kept.close()
-    pair.kept = pair.open()
-    pair.assert_same()
-    pair.kept.close()
+        pair.kept.flush()
+        pair.insert(6)
+        for storage in (pair.kept, pair.twin):
+            storage.shrink(10)
+        pair.kept.flush()
+        assert STATE_OFFSETS in records_in(tmp_path)[0].arrays
+        assert records_in(tmp_path)[0].first == 120
+        read = pair.made(None)
+        read.load_state_dict(read_state(tmp_path))
+        assert contents(read) == contents(pair.twin)
+        pair.kept.close()
 
 
 @pytest.mark.parametrize("how", ["reset", "load"])
