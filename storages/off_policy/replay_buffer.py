@@ -325,7 +325,8 @@ class ReplayBuffer(Storage):
         """Add the batch's mean age in steps and the replay ratio so far to the metrics; update the sampler.
 
         Recurrent states under RHS replace those stored before the steps of sequences and episodes, but for first steps.
-        A storage that changes goals keeps those of acting, because an update's follow from the changed goals.
+        A storage that changes goals keeps those of acting, because an update's follow from the changed goals. With a
+        ``directory``, they are on disk with the next state, :meth:`flush` or :meth:`close`.
         """
         if RHS in info:
             self._replace_states(batch, info[RHS])
