@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from benchmarks.learning import atari_100k_table
 from benchmarks.learning.example_runs import ROOT
 from benchmarks.learning.learning_runs import FINAL_PART, PAGES, Result, Run, results_of
 from benchmarks.learning.learning_task import Page, Task
@@ -19,6 +20,13 @@ from pytorchrl.logging.bands import band_of
 from pytorchrl.logging.bootstrap import estimate
 from pytorchrl.logging.curves import Curve
 from pytorchrl.logging.curves import Run as Measured
+
+_SECTIONS: Mapping[str, Callable[[Mapping[str, Sequence[Run]], Path], list[str]]] = {
+    "atari-100k": atari_100k_table.sections
+}
+"""Sections of pages that have others than one for each task."""
+_HOW = {"atari-100k": atari_100k_table.HOW}
+"""How such pages measure, in words."""
 
 
 @dataclass
@@ -146,6 +154,7 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
         if not task.on_request or any(run.result is not None for run in by_task[task_name])
     }
     by_task = {task_name: by_task[task_name] for task_name in tasks}
+    all_runs = [run for runs in by_task.values() for run in runs]
     lines = [
         f"# {page.title}",
         "",
@@ -153,10 +162,12 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
         "writes it again.",
         "",
         *([*paragraphs(page.about), ""] if page.about else []),
-        *paragraphs(_how(page, [run for runs in by_task.values() for run in runs])),
+        *paragraphs(f"{_HOW.get(name, _how(page, all_runs))} {_finished(all_runs)}"),
         "",
         *([] if page.baseline is None else _over_all_tasks(page, page.baseline, by_task)),
     ]
+    if name in _SECTIONS:
+        return "\n".join([*lines, *_SECTIONS[name](by_task, docs)][:-1])
     for task_name, task in tasks.items():
         by_algorithm: dict[str, list[Run]] = {algorithm: [] for algorithm in task.algorithms}
         for run in by_task[task_name]:
@@ -197,10 +208,9 @@ def _over_all_tasks(page: Page, baseline: str, by_task: Mapping[str, Sequence[Ru
             if len(found := _returns(by_task[task], algorithm)) >= len(page.tasks[task].seeds)
         }
         if scores:
-            found = estimate([*scores.values()])
-            rows.append(
-                [f"`{algorithm}`", f"{found.value:.2f}", f"{found.low:.2f} to {found.high:.2f}", ", ".join(scores)]
-            )
+            over_all = estimate([*scores.values()])
+            interval = f"{over_all.low:.2f} to {over_all.high:.2f}"
+            rows.append([f"`{algorithm}`", f"{over_all.value:.2f}", interval, ", ".join(scores)])
         else:
             rows.append([f"`{algorithm}`", "-", "-", "missing"])
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
@@ -254,9 +264,6 @@ def _shown(value: float | None) -> str:
 
 
 def _how(page: Page, runs: Sequence[Run]) -> str:
-    results = [result for result in (run.result for run in runs) if result is not None]
-    missing = "; the tables say which are missing" if len(results) < len(runs) else ""
-    hours = sum(result.steps / result.steps_per_second for result in results if result.steps_per_second) / 3600
     further = "" if all(run.is_of_the_task for run in runs) else ", those of further seeds behind the seed"
     return (
         "The columns of the seeds hold mean returns over episodes of the greedy policy that a run ended with, in "
@@ -264,9 +271,15 @@ def _how(page: Page, runs: Sequence[Run]) -> str:
         f"that ended in the last {FINAL_PART:.0%} of the run, over all seeds. `steps/s` are environment steps of "
         "training for each second of processor time, of one thread; they depend on the machine. Pictures show the "
         "smoothed returns of training episodes. Settings that are not named here are those of "
-        f"`benchmarks/learning/{page.compositions}`, or the algorithm's defaults. {len(results)} of {len(runs)} "
-        f"runs have finished, after {hours:.1f} hours of processor time{missing}."
+        f"`benchmarks/learning/{page.compositions}`, or the algorithm's defaults."
     )
+
+
+def _finished(runs: Sequence[Run]) -> str:
+    results = [result for result in (run.result for run in runs) if result is not None]
+    missing = "; the tables say which are missing" if len(results) < len(runs) else ""
+    hours = sum(result.steps / result.steps_per_second for result in results if result.steps_per_second) / 3600
+    return f"{len(results)} of {len(runs)} runs have finished, after {hours:.1f} hours of processor time{missing}."
 
 
 _COLORS = 10

@@ -50,6 +50,8 @@ class Task:
     """Package that the environment needs."""
     wrappers: tuple[Any, ...] = ()
     """Wrappers of rewards; returns are of the unwrapped environment."""
+    outer_wrappers: tuple[Any, ...] = ()
+    """Wrappers around all others, in training and evaluation."""
     about: str = ""
     """What distinguishes it from other tasks of the page with the same environment."""
     on_request: bool = False
@@ -73,9 +75,8 @@ class Task:
 
     def envs(self, num_envs: int, wrappers: tuple[Any, ...] = ()) -> Factory[prl.VecEnv]:
         """Return a factory of copies of the environment, with further wrappers."""
-        return prl.VecEnv.create_factory(
-            self.env, num_envs=num_envs, env_kwargs=self.env_kwargs, wrappers=[*self.wrappers, *wrappers]
-        )
+        layers = [*self.wrappers, *wrappers, *self.outer_wrappers]
+        return prl.VecEnv.create_factory(self.env, num_envs=num_envs, env_kwargs=self.env_kwargs, wrappers=layers)
 
 
 @dataclass(frozen=True)

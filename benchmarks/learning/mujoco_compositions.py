@@ -52,8 +52,21 @@ _SETTINGS = (
 )
 
 
-def _off_policy(algorithm: type[prl.OffPolicyAlgorithm], own: Mapping[str, Any], **settings: Any) -> Composition:
-    """Return the composition of an algorithm with one update after every step."""
+def off_policy(
+    algorithm: type[prl.OffPolicyAlgorithm],
+    own: Mapping[str, Any],
+    *,
+    buffer_size: int = OFF_POLICY["buffer_size"],
+    **settings: Any,
+) -> Composition:
+    """Return the composition of an algorithm with one update after every step.
+
+    Args:
+        algorithm: class of the algorithm.
+        own: its learning rate and the sizes of its layers.
+        buffer_size: transitions in the replay buffer.
+        settings: further hyper-parameters.
+    """
 
     def compose() -> Preset:
         shared = {
@@ -68,7 +81,7 @@ def _off_policy(algorithm: type[prl.OffPolicyAlgorithm], own: Mapping[str, Any],
         return Preset(
             algo_factory=algorithm.create_factory(**shared | settings),
             actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=own["hidden_sizes"]),
-            storage_factory=prl.ReplayBuffer.create_factory(size=OFF_POLICY["buffer_size"]),
+            storage_factory=prl.ReplayBuffer.create_factory(size=buffer_size),
         )
 
     return Composition(compose)
@@ -90,9 +103,9 @@ def _on_policy(algorithm: type[prl.PolicyGradient], **settings: Any) -> Composit
 
 
 _COMPOSITIONS: Mapping[str, Composition] = {
-    "SAC": _off_policy(prl.SAC, SAC, lr_alpha=SAC["lr"], **_TARGETS),
-    "TD3": _off_policy(prl.TD3, TD3, exploration_noise=TD3["noise"], **_TARGETS),
-    "DDPG": _off_policy(prl.DDPG, TD3, exploration_noise=TD3["noise"], **_TARGETS),
+    "SAC": off_policy(prl.SAC, SAC, lr_alpha=SAC["lr"], **_TARGETS),
+    "TD3": off_policy(prl.TD3, TD3, exploration_noise=TD3["noise"], **_TARGETS),
+    "DDPG": off_policy(prl.DDPG, TD3, exploration_noise=TD3["noise"], **_TARGETS),
     "PPO": _on_policy(
         prl.PPO,
         lr=PPO["lr"],
@@ -121,8 +134,8 @@ _PEERS: Mapping[str, str] = {
     "TRPO of sb3-contrib": "sb3_contrib",
 }
 _EFFICIENT: Mapping[str, Composition] = {
-    "TQC": _off_policy(prl.TQC, SAC, lr_alpha=SAC["lr"], **TQC, **_TARGETS),
-    "CrossQ": _off_policy(prl.CrossQ, CROSSQ, lr_alpha=CROSSQ["lr"], policy_delay=CROSSQ["policy_delay"]),
+    "TQC": off_policy(prl.TQC, SAC, lr_alpha=SAC["lr"], **TQC, **_TARGETS),
+    "CrossQ": off_policy(prl.CrossQ, CROSSQ, lr_alpha=CROSSQ["lr"], policy_delay=CROSSQ["policy_delay"]),
 }
 
 

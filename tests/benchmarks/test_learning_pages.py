@@ -138,7 +138,17 @@ def test_the_command_trains_and_reuses_finished_runs(tmp_path: Path) -> None:
 
 @pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize(
-    "page", ["values", "policy-learning", "mujoco", "replay-strategies", "bodies", "latent-models"]
+    "page",
+    [
+        "values",
+        "policy-learning",
+        "mujoco",
+        "mujoco-million",
+        "minatar",
+        "replay-strategies",
+        "bodies",
+        "latent-models",
+    ],
 )
 def test_every_composition_of_a_page_can_be_trained(benchmark: Any, page: str) -> None:
     for task in benchmark.PAGES[page].tasks.values():
@@ -239,6 +249,52 @@ def test_strategies_are_compared_over_the_tasks_that_are_complete(benchmark: Any
     assert row_of("PER", page) == ["`PER`", "1.00", "1.00 to 1.00", "asterix, hopper"]
     assert row_of("uniform", page)[1:3] == ["1.00", "0.95 to 1.05"]
     assert row_of("ERE", page) == ["`ERE`", "-", "-", "missing"]
+
+
+def test_atari_scores_are_compared_in_units_of_the_human_and_with_published_ones(
+    benchmark: Any, tmp_path: Path
+) -> None:
+    # Random actions reach 227.8 in Alien and -20.7 in Pong, the human 7,127.7 and 14.6.
+    returns = {("alien", 1): 227.8, ("alien", 2): 7_127.7, ("pong", 1): 14.6, ("pong", 2): 14.6}
+    for task in ("alien", "pong"):
+        for run in benchmark.runs_of("atari-100k", task, tmp_path / "runs", seeds=(1, 2)):
+            if run.algorithm == "data-efficient Rainbow":
+                write_result(benchmark, run, returns[task, run.seed])
+    folders = benchmark.Arguments(
+        docs=tmp_path, runs=tmp_path / "runs", kept=tmp_path / "kept", seeds=(1, 2), processes=0
+    )
+    benchmark.make_page("atari-100k", (), folders)
+    page = (tmp_path / "atari-100k.md").read_text()
+    # The lowest of four scores, 0, and the highest, 1, are left out; means are 0.5 and 1.
+    assert "| data-efficient Rainbow | 2 | 4 | 1.000 | 0.500 to 1.000 | 0.750 | 0.750 |" in page
+    # Published are 739.9 in Alien and -19.3 in Pong.
+    alien, pong = (739.9 - 227.8) / (7_127.7 - 227.8), (-19.3 + 20.7) / (14.6 + 20.7)
+    assert f"van Hasselt et al. | 2 | - | {(alien + pong) / 2:.3f} | - |" in page
+    assert "| DrQ(epsilon) | 0 | 0 | - | - | - | - |" in page
+    assert "| Alien | 227.8 | 7,127.7 | 739.9 | 227.8 | 7,127.7 | missing | - |" in page
+    assert "| Pong | -20.7 | 14.6 | -19.3 | 14.6 | 14.6 | - | - |" in page
+    assert (tmp_path / "atari-100k-profile.png").exists()
+    assert "4 of 36 runs have finished" in page
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("algorithm", ["data-efficient Rainbow", "DrQ(epsilon)"])
+def test_an_atari_run_is_evaluated_in_whole_games_with_their_own_rewards(
+    benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    pytest.importorskip("ale_py", reason="the package ale-py is not installed")
+    task = replace(benchmark.PAGES["atari-100k"].tasks["alien"], episodes=2)
+    page = replace(benchmark.PAGES["atari-100k"], tasks={"alien": task})
+    monkeypatch.setattr(learning_runs, "PAGES", {"atari-100k": page})
+    monkeypatch.setattr(learning_table, "PAGES", {"atari-100k": page})
+    runs = benchmark.runs_of("atari-100k", "alien", tmp_path, target_steps=1_650)
+    run = next(run for run in runs if run.algorithm == algorithm)
+    learning_runs.make_run(run)
+    # Points of Alien are tens, so that the mean of two games is a multiple of five.
+    assert run.result.greedy_return >= 10
+    assert run.result.greedy_return % 5 == 0
+    with task.envs(1)() as envs, task.envs(1, task.compositions[algorithm].wrappers)() as training:
+        assert envs.observation_space == training.observation_space
 
 
 def test_a_table_shows_thresholds_whether_they_are_reached_and_the_spread_over_seeds(
