@@ -308,7 +308,7 @@ def test_a_long_time_of_updates_does_not_fill_the_disk(tmp_path: Path) -> None:
         if NEWER_STATES in record.arrays
     )
     assert written > 0
-    assert most < 6 * pair.kept.nbytes
+    assert most < 4 * pair.kept.nbytes
     pair.kept.close()
 
 
