@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-lowest test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-sbx bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-strategies learning-million learning-atari learning-bodies learning-models learning-short learning-imitation learning-offline learning-online learning-collectors presets docs release format clean
+.PHONY: train test test-lowest test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-sbx bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-strategies learning-minatar learning-million learning-atari learning-bodies learning-models learning-short learning-imitation learning-offline learning-online learning-collectors presets docs release format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -79,6 +79,9 @@ learning-mujoco: $(ENV) .venv/.installed-bench  ## docs/mujoco.md: beside stable
 
 learning-strategies: $(ENV) .venv/.installed-bench  ## docs/replay-strategies.md: what strategies of replay change; continues where it was stopped
 	$(BIN)/python benchmarks/learning/learning_page.py strategies $(BENCH)
+
+learning-minatar: $(ENV) .venv/.installed-bench  ## docs/minatar.md: DQN, Rainbow, PQN and PPO in five games; continues where it was stopped
+	$(BIN)/python benchmarks/learning/learning_page.py minatar $(BENCH)
 
 learning-million: $(ENV) .venv/.installed-bench  ## docs/mujoco-million.md: runs in MuJoCo of the length of papers; continues where it was stopped
 	$(BIN)/python benchmarks/learning/learning_page.py million $(BENCH)

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 
 import pytorchrl as prl
 from benchmarks.learning.learning_task import Composition, Page, Task
+from benchmarks.learning.preset_compositions import of_preset
 from pytorchrl.agent.algorithms.off_policy import Preset
-from pytorchrl.commands.composition.description import merge_descriptions
-from pytorchrl.commands.composition.parts import make_parts
-from pytorchrl.commands.composition.presets import preset_of
 
 STEPS = 100_000
 """Actions of the agent, each repeated for 4 frames."""
@@ -71,18 +69,6 @@ def _env(game: str) -> str:
     return f"{game}NoFrameskip-v4"
 
 
-def _rainbow(game: str) -> Composition:
-    env = _env(game)
-    preset, _ = preset_of(prl.Rainbow, env)
-
-    def compose() -> Preset:
-        chosen = {"algorithm": {"name": "Rainbow", "test_every": 0}, "env": {"name": env}, "steps": STEPS}
-        parts = make_parts(merge_descriptions(preset, chosen))
-        return Preset(algo_factory=parts.algorithm, actor_factory=parts.actor, storage_factory=parts.storage)
-
-    return Composition(compose, wrappers=_TRAINING)
-
-
 def _drq() -> Composition:
     """Return DQN with shifted images, after Agarwal et al. (arXiv 2108.13264, table A.2)."""
 
@@ -120,7 +106,10 @@ def _task(game: str) -> Task:
         seeds=_SEEDS,
         episodes=_EPISODES,
         summary="mean",
-        compositions={DER: _rainbow(game), **({DRQ: _drq()} if game in DRQ_GAMES else {})},
+        compositions={
+            DER: of_preset("Rainbow", _env(game), STEPS, _TRAINING),
+            **({DRQ: _drq()} if game in DRQ_GAMES else {}),
+        },
         env_kwargs=evaluated["env_kwargs"],
         package="ale_py",
         outer_wrappers=tuple(evaluated["wrappers"]),

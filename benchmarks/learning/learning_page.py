@@ -56,6 +56,7 @@ PAGE_COMMANDS: dict[str, Callable[..., Any]] = {
     "values": _table_of("values"),
     "policies": _table_of("policy-learning"),
     "mujoco": _table_of("mujoco"),
+    "minatar": _table_of("minatar"),
     "million": _table_of("mujoco-million"),
     "atari": _table_of("atari-100k"),
     "strategies": _table_of("replay-strategies"),

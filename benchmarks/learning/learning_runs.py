@@ -25,6 +25,7 @@ from benchmarks.learning.atari_100k import ATARI_100K
 from benchmarks.learning.bodies_compositions import BODIES
 from benchmarks.learning.learning_task import Page, Task
 from benchmarks.learning.million_compositions import MILLION
+from benchmarks.learning.minatar_compositions import MINATAR
 from benchmarks.learning.models_compositions import MODELS
 from benchmarks.learning.mujoco_compositions import MUJOCO
 from benchmarks.learning.policies_compositions import POLICIES
@@ -297,6 +298,7 @@ PAGES: Mapping[str, Page] = {
     "atari-100k": ATARI_100K,
     "bodies": BODIES,
     "latent-models": MODELS,
+    "minatar": MINATAR,
     "mujoco": MUJOCO,
     "mujoco-million": MILLION,
     "policy-learning": POLICIES,

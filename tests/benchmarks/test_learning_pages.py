@@ -138,7 +138,17 @@ def test_the_command_trains_and_reuses_finished_runs(tmp_path: Path) -> None:
 
 @pytest.mark.quick_share(0.5)
 @pytest.mark.parametrize(
-    "page", ["values", "policy-learning", "mujoco", "mujoco-million", "replay-strategies", "bodies", "latent-models"]
+    "page",
+    [
+        "values",
+        "policy-learning",
+        "mujoco",
+        "mujoco-million",
+        "minatar",
+        "replay-strategies",
+        "bodies",
+        "latent-models",
+    ],
 )
 def test_every_composition_of_a_page_can_be_trained(benchmark: Any, page: str) -> None:
     for task in benchmark.PAGES[page].tasks.values():

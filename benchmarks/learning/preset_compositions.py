@@ -1,0 +1,29 @@
+"""Compositions that pages take from the presets of ``train``."""
+
+from typing import Any
+
+import pytorchrl as prl
+from benchmarks.learning.learning_task import Composition
+from pytorchrl.agent.algorithms.off_policy import Preset
+from pytorchrl.commands.composition.description import merge_descriptions
+from pytorchrl.commands.composition.parts import make_parts
+from pytorchrl.commands.composition.presets import preset_of
+
+
+def of_preset(algorithm: str, env: str, steps: int, wrappers: tuple[Any, ...] = ()) -> Composition:
+    """Return the composition of an algorithm's preset, without evaluations during training.
+
+    Args:
+        algorithm: name of its class.
+        env: id of the environment.
+        steps: environment steps of the run.
+        wrappers: of the environments of training.
+    """
+    preset, _ = preset_of(getattr(prl, algorithm), env)
+
+    def compose() -> Preset:
+        chosen = {"algorithm": {"name": algorithm, "test_every": 0}, "env": {"name": env}, "steps": steps}
+        parts = make_parts(merge_descriptions(preset, chosen))
+        return Preset(algo_factory=parts.algorithm, actor_factory=parts.actor, storage_factory=parts.storage)
+
+    return Composition(compose, wrappers=wrappers)
