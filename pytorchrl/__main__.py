@@ -24,6 +24,10 @@ _EXPECTED = (DependencyNotInstalled, ImportError, OSError, RuntimeError, ValueEr
 """Errors that the toolkit raises with a message for its user; others are faults, whose traceback is shown."""
 
 
+_OF_PACKAGES = {"site-packages", "dist-packages"}
+"""Names of folders in which Python installs packages, also those beside the ones of a virtual environment."""
+
+
 def main() -> None:
     """Run the command named on the command line; expected errors end it with a message and no traceback."""
     warnings.formatwarning = format_warning
@@ -108,13 +112,16 @@ def _is_of_user(filename: str) -> bool:
         # Code that is no file's, such as that of a frozen module.
         return False
     path = Path(filename).resolve()
+    if _OF_PACKAGES & set(path.parts):
+        # A virtual environment may also have the packages of the system.
+        return False
     return not any(path.is_relative_to(folder) for folder in _folders_of_packages())
 
 
 @functools.cache
 def _folders_of_packages() -> tuple[Path, ...]:
-    """Return the folders of the toolkit, of Python and of other packages."""
-    specs = map(importlib.util.find_spec, ("pytorchrl", "storages"))
+    """Return the folders of the toolkit, of what runs its commands, of Python and of other packages."""
+    specs = map(importlib.util.find_spec, ("pytorchrl", "storages", "tyro"))
     folders = {folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()}
     folders |= {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     return tuple(Path(folder).resolve() for folder in folders)

@@ -1,8 +1,9 @@
 """User modules with classes and environments that a run is composed of.
 
 Security: modules are imported only because the user names them, never because a file does. Names in a run's
-configuration are looked up only in the modules that the user named; those of classes of networks also in the modules
-that define them, where the run names these, the process has imported them already, and they are no installed packages.
+configuration are looked up only in the modules that the user named; those of classes of networks, and of functions that
+are annotated to return one, also in the modules that define them, where the run names these, the process has imported
+them already, and they are no installed packages.
 """
 
 import ast
@@ -89,15 +90,14 @@ def function_named(name: str) -> Callable[..., Any] | None:
 
 
 def _network_of_the_run(name: str) -> Any:
-    """Return the class of networks of that name in the run's modules, if the process has imported them; else None."""
+    """Return what makes networks by that name in the run's modules, if the process has imported them; else None."""
     named = _of_run.get()
     modules = [module for one in named if (module := sys.modules.get(_module_of(one))) is not None]
     if named and _script() in named:
         modules.append(sys.modules["__main__"])
     for module in filter(_is_own_file, modules):
         found = vars(module).get(name)
-        is_network = isinstance(found, type) and issubclass(found, nn.Module) and is_maker(found, name)
-        if is_network and found.__module__ == module.__name__:
+        if is_maker(found, name, nn.Module) and found.__module__ == module.__name__:
             return found
     return None
 
@@ -141,9 +141,11 @@ def missing_modules_named(config: Mapping[str, Any]) -> Iterator[None]:
         _of_run.reset(before)
 
 
-def is_maker(value: Any, name: str) -> bool:
-    """Whether a value is a user's class or function that makes environments, wrappers or networks."""
-    if getattr(value, "__qualname__", None) != name or value.__module__.partition(".")[0] in _NOT_OF_USERS:
+def is_maker(value: Any, name: str, *types: type) -> bool:
+    """Whether a value is a user's class or function that makes objects of the types: environments or networks."""
+    # Functions that are made by eval have no module.
+    package = str(getattr(value, "__module__", None)).partition(".")[0]
+    if getattr(value, "__qualname__", None) != name or package in _NOT_OF_USERS:
         return False
     made = value
     if not isinstance(value, type):
@@ -152,7 +154,7 @@ def is_maker(value: Any, name: str) -> bool:
         except (NameError, TypeError, AttributeError):
             return False
     made = typing.get_origin(made) or made
-    return isinstance(made, type) and issubclass(made, _MADE)
+    return isinstance(made, type) and issubclass(made, types or _MADE)
 
 
 def is_imported(module: str) -> bool:
