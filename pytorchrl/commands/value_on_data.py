@@ -192,7 +192,7 @@ def _short(found: ValueFromData) -> list[str]:
         return []
     reach = "does not end" if found.gamma == 1 else f"reaches about {1 / (1 - found.gamma):.0f}"
     return [
-        f"But the episodes are short: {found.beyond_the_ends:.0%} of the weight of discounted rewards lies after their "
+        f"The episodes are short: {found.beyond_the_ends:.0%} of the weight of discounted rewards lies after their "
         f"ends, {found.steps / found.episodes:.3g} steps on average, where a discount factor of {found.gamma:g} "
         f"{reach}. 'data, their own policy' rests on a fitted value there, whose error is in no interval, and so does "
         f"the difference: do not conclude from it. Record longer episodes."

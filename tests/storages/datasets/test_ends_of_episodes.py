@@ -10,7 +10,7 @@ from storages.datasets import FlatNames, open_dataset
 from storages.datasets.episode_bounds import breaks_in
 from storages.errors import AmbiguousDataError, DatasetError
 from storages.transition import ACT, REW
-from tests.support.written_arrays import csv, parquet
+from tests.support.written_arrays import csv, hdf5, parquet
 
 COUNT = 40
 LAST = np.arange(COUNT) % 10 == 9
@@ -334,3 +334,15 @@ def test_an_episode_is_cut_where_a_step_is_missing_and_refused_where_steps_go_ba
     np.savez(tmp_path / "some.npz", **arrays, day=weeks)
     with pytest.raises(DatasetError, match="day is 5 in row 2, after 7 in the same episode; sort the rows of each"):
         open_dataset(tmp_path / "some.npz", names=names)
+
+
+def test_terminal_steps_of_groups_of_episodes_are_left_out_as_often_as_others(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    arrays: dict[str, Any] = {}
+    for number in range(30):
+        ended = number % 2 == 0
+        of_group = {"obs": np.zeros((3, 2)), "actions": np.zeros((3, 1), "i8"), "rewards": np.ones(3)}
+        of_group |= {"terminated": np.array([0, 0, ended]), "truncated": np.array([0, 0, not ended])}
+        arrays |= {f"demo_{number}/{name}": array for name, array in of_group.items()}
+    hdf5(tmp_path / "some.hdf5", arrays)
+    assert lengths(tmp_path / "some.hdf5") == [(2, False, True)] * 30
