@@ -152,8 +152,8 @@ class Learner(Answering, Closing):
 
         Args:
             log_dir: the run folder.
-            scheme: made of the same factories as before; None builds it from ``config.json``, which is possible without
-                user-defined functions. The storage's directory may differ, if it was moved. Hyper-parameters that were
+            scheme: made of the same factories as before; None builds it from ``config.json``, for which modules with
+                classes of yours, such as an environment, must be imported before. The storage's directory may differ, if it was moved. Hyper-parameters that were
                 changed in it, by ``scheme.algorithm.update_algorithm_parameter(name, value)`` or
                 ``update_storage_parameter`` of a storage, replace those of the checkpoint; factories with others are
                 refused.

@@ -25,7 +25,7 @@ from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.experiments.inspection.transitions import StoredTransitions
 from pytorchrl.experiments.recordings.filming import FRAMES_PER_SECOND
 from pytorchrl.experiments.runs.composition import made_of, refuse_to_import
-from pytorchrl.experiments.runs.user_modules import factory_function
+from pytorchrl.experiments.runs.user_modules import factory_function, missing_modules_named
 from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.factory import Factory
 from storages.transition import ACT, DONE, OBS, OBS2, REW
@@ -74,7 +74,10 @@ def reenact(run: str | os.PathLike[str], row: int, envs: Factory[VecEnv] | None 
     """
     storage = SavedStorage.read(run)
     rows = StoredTransitions(storage).episode_of(row)
-    factory = _envs_of(storage) if envs is None else envs
+    if envs is None:
+        with missing_modules_named(storage.state["config"]):
+            envs = _envs_of(storage)
+    factory = envs
     environment = row % storage.ring.envs
     seeds = EpisodeSeeds(storage, environment)
     made, kwargs = factory.hyper_parameters["env"], dict(factory.hyper_parameters["env_kwargs"] or {})
