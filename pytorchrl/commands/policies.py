@@ -18,7 +18,7 @@ from pytorchrl.comparison.references import known_reference
 from pytorchrl.experiments import NormalizedScore, load_policy
 from pytorchrl.experiments.policies.published_policies import find_policy
 from pytorchrl.experiments.policies.value_from_data import FitSettings
-from pytorchrl.experiments.recordings.filming import Played, film, play, stage_of
+from pytorchrl.experiments.recordings.filming import Played, film, play, refuse_without_rendering, stage_of
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.composition import check_action_bounds, envs_of, load_agent
@@ -107,9 +107,10 @@ def watch(
     if output is not None:
         record(run, output, episodes, seed=seed, explore=explore, imports=imports)
         return
+    algorithm, envs, _ = policy_of(run, imports)
+    refuse_without_rendering(envs, run)
     if sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
         raise RuntimeError(f"there is no display to open a window on; write a video instead: play {run} -o video.mp4")
-    algorithm, envs, _ = policy_of(run, imports)
     tell("Press Ctrl-C to stop.")
     with stage_of(envs, "human") as stage:
         try:
@@ -143,6 +144,7 @@ def record(
     check_seed(seed)
     refuse_missing_encoder(output.suffix, output)
     algorithm, envs, _ = policy_of(run, imports)
+    refuse_without_rendering(envs, run)
     for played in film(output, algorithm, envs, episodes, longest, np.random.SeedSequence(seed), explore=explore):
         _tell(played)
     tell(output)

@@ -224,17 +224,16 @@ def test_an_agent_that_is_closed_before_its_target_says_what_it_loses(
 def test_an_agent_whose_last_update_failed_is_not_saved_at_its_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ArithmeticError), made("dqn", tmp_path / "run", steps=36) as agent:
+    def fails(**_: Any) -> Any:
+        raise ArithmeticError
+
+    with made("dqn", tmp_path / "run", steps=36) as agent:
         loop = Loop("dqn")
         loop.run(agent, 32)
-        scheme = agent.learner.scheme
-
-        def fails(**_: Any) -> Any:
-            raise ArithmeticError
-
-        monkeypatch.setattr(scheme, "update", fails)
-        loop.run(agent, 4)
-    assert agent.done
+        monkeypatch.setattr(agent.learner.scheme, "update", fails)
+        with pytest.raises(ArithmeticError):
+            loop.run(agent, 4)
+        assert agent.done
     assert not (tmp_path / "run" / "checkpoint.pt").exists()
 
 
