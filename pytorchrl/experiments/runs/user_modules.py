@@ -9,7 +9,6 @@ import ast
 import importlib
 import shlex
 import sys
-import sysconfig
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Any
 import gymnasium as gym
 from torch import nn
 
+from pytorchrl.installed_files import is_installed
 from pytorchrl.scheme.compatibility import CompositionError
 
 _SUFFIX = ".py"
@@ -110,10 +110,7 @@ def _is_usable(name: str) -> bool:
 def _is_own_file(module: ModuleType) -> bool:
     """Whether a module is a file of the user's, not of Python or an installed package."""
     file = getattr(module, "__file__", None)
-    if file is None:
-        return False
-    installed = (Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib"))
-    return not any(Path(file).resolve().is_relative_to(folder) for folder in installed)
+    return file is not None and not is_installed(file)
 
 
 def _module_of(name: str) -> str:
