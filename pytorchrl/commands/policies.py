@@ -15,9 +15,11 @@ from pytorchrl.agent.envs.vec_env import one_copy
 from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
 from pytorchrl.commands.value_on_data import evaluate_on_data
 from pytorchrl.comparison.references import known_reference
-from pytorchrl.experiments import NormalizedScore, load_policy
+from pytorchrl.experiments import NormalizedScore
 from pytorchrl.experiments.policies.published_policies import find_policy
+from pytorchrl.experiments.policies.trained_policy import read_policy
 from pytorchrl.experiments.policies.value_from_data import FitSettings
+from pytorchrl.experiments.policies.wrapped_actions import warning_of
 from pytorchrl.experiments.recordings.filming import Played, film, play, refuse_without_rendering, stage_of
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.experiments.runs import checkpoint
@@ -161,7 +163,10 @@ def export(
         imports: modules to import first.
     """
     import_modules(imports)
-    tell(load_policy(run).export(output))
+    policy = read_policy(run)
+    tell(policy.export(output))
+    if policy.action_wrappers:
+        tell(f"Warning: {warning_of(policy.action_wrappers, policy.action_space)}")
 
 
 def policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv], Mapping[str, Any]]:
@@ -178,7 +183,7 @@ def policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv], 
         envs.close()
         config: Mapping[str, Any] = RunFolder(found).read_config()
         return algorithm, envs_of(config, found), config
-    policy, config = load_policy(found), checkpoint.load(found, checkpoint.READING)["config"]
+    policy, config = read_policy(found), checkpoint.load(found, checkpoint.READING)["config"]
     envs_factory = envs_of(config, found)
     with one_copy(envs_factory)() as envs:
         check_action_bounds(config, envs.action_space, found)
