@@ -11,7 +11,7 @@ import tyro
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.agent.envs.vec_env import one_copy
+from pytorchrl.agent.envs.vec_env import is_native_factory, one_copy
 from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
 from pytorchrl.commands.value_on_data import evaluate_on_data
 from pytorchrl.comparison.references import known_reference
@@ -28,8 +28,8 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.logging.formats import counted
 from pytorchrl.logging.groups import environment
-from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
-from pytorchrl.scheme.evaluation import evaluate as evaluation_of
+from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, evaluate_from_seeds
+from pytorchrl.scheme.evaluation import evaluate as evaluate_together
 from pytorchrl.terminal import tell
 from storages.component.factory import Factory
 from storages.datasets import normalised
@@ -54,7 +54,7 @@ def evaluate(
     Args:
         run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
         episodes: number of episodes.
-        seed: of the environments.
+        seed: of the first episode, for `env.reset(seed=...)`; each next episode has the next number.
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
         data: a data set, from which the value of a run's greedy actions is estimated without an environment; run is
             then a run folder.
@@ -74,6 +74,7 @@ def evaluate(
     algorithm, envs_factory, config = policy_of(run, imports)
     with one_copy(envs_factory)() as envs:
         progress = (algorithm.steps, algorithm.target_steps) if explore else None
+        evaluation_of = evaluate_together if is_native_factory(envs_factory) else evaluate_from_seeds
         result = evaluation_of(algorithm, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
     returns = result.returns
     tell(

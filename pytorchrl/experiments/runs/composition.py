@@ -87,6 +87,7 @@ def scheme_from_config(config: Mapping[str, Any], data: Sequence[str] = ()) -> S
         "device": device,
         "seed": config["seed"],
         "max_test_episode_steps": config.get("max_test_episode_steps", MAX_EPISODE_STEPS),
+        "test_seed": config.get("test_seed"),
     }
     if (distributed := config.get("distributed")) is not None:
         return RayScheme(**parts, **made_of(distributed), resources=config["resources"])
