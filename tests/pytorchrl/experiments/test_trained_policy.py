@@ -50,6 +50,40 @@ def test_a_loaded_policy_acts_as_in_an_evaluation(name: str, tmp_path: Path) -> 
     assert before == {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
 
 
+class TwoParts(Counter):
+    """Observes two parts of the same shape, whose names are not in the order of the alphabet."""
+
+    def __init__(self) -> None:
+        super().__init__(length=5)
+        part = spaces.Box(-9, 9, (2,), np.float32)
+        self.observation_space = spaces.Dict(state=part, prices=part)
+
+    def reset(self, **given: Any) -> Any:
+        return self._parts(*super().reset(**given))
+
+    def step(self, action: Any) -> Any:
+        return self._parts(*super().step(action))
+
+    def _parts(self, observation: Any, *rest: Any) -> Any:
+        return {"state": np.float32([1, 2]), "prices": np.float32([-3, 5])}, *rest
+
+
+def test_parts_of_observations_in_another_order_than_the_alphabets_are_not_exchanged(tmp_path: Path) -> None:
+    scheme = prl.Scheme(
+        algo_factory=prl.PPO.create_factory(test_every=0),
+        actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(4,), normalize_observations=True),
+        storage_factory=prl.GAEBuffer.create_factory(size=16),
+        train_envs_factory=prl.VecEnv.create_factory(TwoParts),
+    )
+    with prl.Learner(scheme, 32, tmp_path / "run") as learner:
+        learner.run(progress=False)
+    loaded, trained_one = prl.load_policy(tmp_path / "run"), TrainedPolicy(scheme.algorithm)
+    rows = np.random.default_rng(0).uniform(-9, 9, (2, 50, 2)).astype(np.float32)
+    seen = {"prices": rows[0], "state": rows[1]}
+    probabilities = [policy.log_probability(seen, np.zeros(50, np.int64)) for policy in (loaded, trained_one)]
+    np.testing.assert_array_equal(*probabilities)
+
+
 class Halved(gym.ActionWrapper[Any, Any, Any]):
     """Halves actions; a wrapper of a user's."""
 
