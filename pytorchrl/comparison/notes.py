@@ -98,7 +98,7 @@ def _few_seeds(results: Sequence[GroupResult]) -> Iterator[str]:
         yield f"A single run has no interval, and allows no conclusion: {'; '.join(names)}."
     if 1 < fewest < 4:
         yield f"The IQM of fewer than four seeds is their mean; here, that of {fewest}."
-    without_width = [result for result in results if result.iqm.has_interval and result.iqm.low == result.iqm.high]
+    without_width = [result for result in results if len(result.runs) > 1 and not result.iqm.has_interval]
     if without_width:
         yield (
             f"All seeds have the same score, so that there is no interval: "

@@ -86,7 +86,7 @@ def test_a_part_of_a_script_acts_and_learns(name: str) -> None:
         (own_parts.FittedValues, {"learning_rate": 0.1}, "FittedValues: unknown .* here it is lr"),
         (own_parts.SpectralActor, {"power_iteration": 1}, "SpectralActor: unknown .* did you mean 'power_iterations'"),
         (own_parts.ClippingBuffer, {"size": 9, "klip": 1.0}, "ClippingBuffer: unknown .* did you mean 'clip'"),
-        (own_parts.Lion, {"beta3": 1.0}, "unexpected keyword argument 'beta3'"),
+        (own_parts.Lion, {"beta3": 1.0}, "Lion: unknown argument 'beta3'"),
     ],
 )
 def test_a_misspelt_hyper_parameter_of_a_users_class_is_refused_with_the_right_name(

@@ -4,11 +4,12 @@ import functools
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tyro
 
-from pytorchrl.__main__ import main
+from pytorchrl.__main__ import format_error, main
 
 ENVIRONMENT = """
 import gymnasium as gym
@@ -119,3 +120,18 @@ def test_a_value_that_users_code_gives_is_shown_with_its_line_and_no_frames_of_t
         f'  File "{tmp_path}/{module}.py", line 8, in build'
     ]
     assert any(line.startswith(said) for line in lines)
+
+
+def test_packages_beside_those_of_the_environment_are_not_code_of_the_user(tmp_path: Path) -> None:
+    def error_in(file: Path) -> ValueError:
+        file.parent.mkdir(parents=True)
+        file.write_text("def fail():\n    raise ValueError('wrong')\n")
+        names: dict[str, Any] = {}
+        exec(compile(file.read_text(), file, "exec"), names)
+        with pytest.raises(ValueError, match="wrong") as raised:
+            names["fail"]()
+        # Without the frame of this test.
+        return raised.value.with_traceback(raised.tb.tb_next)
+
+    assert format_error(error_in(tmp_path / "lib" / "site-packages" / "of_system.py")) == "error: wrong"
+    assert format_error(error_in(tmp_path / "mine" / "script.py")).startswith("Traceback")

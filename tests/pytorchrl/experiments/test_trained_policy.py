@@ -23,6 +23,7 @@ from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from pytorchrl.experiments.recordings.demonstrations import collect_demonstrations
 from pytorchrl.scheme.evaluation import evaluate
 from tests.support.comparison import assert_equal
+from tests.support.compositions import dqn_scheme
 from tests.support.finished_runs import RUNS, trained
 from tests.support.memories import FastWeights, LeakyIntegrator, LinearAfterGRU
 from tests.support.toys import Counter
@@ -353,6 +354,39 @@ def test_policies_are_loaded_without_the_modules_that_take_torch_seconds_to_impo
     runs = [str(finished(name)) for name in ("dqn", "sac", "iqn", "naf", "c51")]
     loaded = subprocess.run([sys.executable, "-c", code, *runs], capture_output=True, text=True, check=False)
     assert loaded.returncode == 0, loaded.stderr
+
+
+def test_a_loaded_policy_is_evaluated_in_its_runs_environment_or_another(tmp_path: Path) -> None:
+    envs = prl.VecEnv.create_factory(Counter, env_kwargs={"length": 3}, num_envs=2)
+    with prl.Learner(dqn_scheme(envs=envs), 20, tmp_path / "run") as learner:
+        learner.run()
+    policy = prl.load_policy(tmp_path / "run")
+    with pytest.raises(prl.CompositionError, match="composed with the class or function Counter"):
+        policy.evaluate(episodes=2)
+    longer = prl.VecEnv.create_factory(Counter, env_kwargs={"length": 4}, num_envs=2)
+    assert policy.evaluate(longer, episodes=3).lengths == (4, 4, 4)
+    assert policy.evaluate(lambda: Counter(length=5), 2).lengths == (5, 5)
+    with pytest.warns(RuntimeWarning, match="truncated after 2 steps"):
+        assert policy.evaluate(longer, 2, max_episode_steps=2).episodes_cut == 2
+    with pytest.raises(prl.CompositionError, match=r"TrainedPolicy\.evaluate: the policy has the observation"):
+        policy.evaluate("Pendulum-v1")
+    with pytest.raises(ValueError, match=r"TrainedPolicy\.evaluate: episodes must be at least 1, got 0"):
+        policy.evaluate(longer, 0)
+    with pytest.raises(prl.CompositionError, match="the policy was made of an algorithm"):
+        TrainedPolicy(policy.algorithm).evaluate()
+
+
+def test_evaluations_of_a_policy_are_those_of_the_command_and_leave_its_memory(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = prl.load_policy("zoo:ppo-cartpole")
+    first = policy(np.zeros(4, np.float32))
+    result = policy.evaluate(episodes=2, seed=3)
+    assert policy.evaluate(episodes=2, seed=3) == result
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "evaluate", "zoo:ppo-cartpole", "--episodes", "2", "--seed", "3"])
+    main()
+    assert f"mean return {result.mean_return:.2f}" in capsys.readouterr().out
+    assert policy(np.zeros(4, np.float32)) == first
 
 
 def test_a_policy_of_a_class_of_a_script_is_loaded_with_its_factory(tmp_path: Path) -> None:
