@@ -63,7 +63,7 @@ def test_commands_for_policies_take_the_best_weights_instead_of_the_last(
         raise prl.CompositionError("it is noted")
 
     monkeypatch.setattr("pytorchrl.commands.policies.policy_of", load)
-    monkeypatch.setattr("pytorchrl.commands.policies.load_policy", load)
+    monkeypatch.setattr("pytorchrl.commands.policies.read_policy", load)
     output = [] if name == "evaluate" else ["-o", tmp_path / ("policy.ts" if name == "export" else "policy.gif")]
     for best in ([], ["--best"]):
         with pytest.raises(SystemExit, match="it is noted"):

@@ -356,13 +356,18 @@ def test_policies_are_loaded_without_the_modules_that_take_torch_seconds_to_impo
     assert loaded.returncode == 0, loaded.stderr
 
 
-def test_a_loaded_policy_is_evaluated_in_its_runs_environment_or_another(tmp_path: Path) -> None:
+def test_a_loaded_policy_is_evaluated_in_its_runs_environment_or_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     envs = prl.VecEnv.create_factory(Counter, env_kwargs={"length": 3}, num_envs=2)
     with prl.Learner(dqn_scheme(envs=envs), 20, tmp_path / "run") as learner:
         learner.run()
     policy = prl.load_policy(tmp_path / "run")
-    with pytest.raises(prl.CompositionError, match="composed with the class or function Counter"):
-        policy.evaluate(episodes=2)
+    with monkeypatch.context() as before_import:
+        before_import.delitem(sys.modules, Counter.__module__)
+        with pytest.raises(prl.CompositionError, match="composed with the class or function Counter"):
+            policy.evaluate(episodes=2)
+    assert policy.evaluate(episodes=2).lengths == (3, 3)
     longer = prl.VecEnv.create_factory(Counter, env_kwargs={"length": 4}, num_envs=2)
     assert policy.evaluate(longer, episodes=3).lengths == (4, 4, 4)
     assert policy.evaluate(lambda: Counter(length=5), 2).lengths == (5, 5)
