@@ -21,6 +21,7 @@ import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from pytorchrl.experiments.recordings.demonstrations import collect_demonstrations
+from pytorchrl.experiments.runs import user_modules
 from pytorchrl.scheme.evaluation import evaluate
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme
@@ -120,6 +121,8 @@ def test_a_policy_says_which_wrappers_its_actions_need(
     main()
     assert f"Warning: {acts}" in capsys.readouterr().out
     # It acts in the environment of the run, with its wrappers.
+    monkeypatch.setattr(user_modules, "_imported", dict(user_modules._imported))
+    monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "argv", ["", "evaluate", str(tmp_path / "run"), "--import", __name__])
     main()
     assert acts not in capsys.readouterr().out
