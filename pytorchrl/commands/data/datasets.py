@@ -23,7 +23,7 @@ from pytorchrl.commands.data.shared import (
     write,
 )
 from pytorchrl.commands.shared import check_counts, check_seed
-from pytorchrl.experiments import load_policy
+from pytorchrl.experiments.policies.trained_policy import read_policy
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.formats import counted
 from pytorchrl.logging.pictures.dataset_plot import plot_dataset, refuse_other_suffix
@@ -128,7 +128,7 @@ def convert(
     space = about.action_space if spaces_of is None else None
     episodes = with_possible_values(read, space, allow_nonfinite=allow_nonfinite, place=dataset.place)
     if spaces_of is not None:
-        policy = load_policy(spaces_of)
+        policy = read_policy(spaces_of)
         about = replace(
             about,
             observation_space=space_as_data(policy.observation_space),

@@ -41,13 +41,22 @@ _MOST_THAT_DIFFER = 0.1
 _TOLERANCE = 1e-2
 
 
-def export_policy(algorithm: Algorithm, path: Path, action_names: Sequence[str] = ()) -> Path:
-    """Write the policy network; see :meth:`TrainedPolicy.export`."""
+def export_policy(
+    algorithm: Algorithm, path: Path, action_names: Sequence[str] = (), action_wrappers: Sequence[str] = ()
+) -> Path:
+    """Write the policy network; see :meth:`TrainedPolicy.export`.
+
+    Args:
+        algorithm: has the policy.
+        path: of the file.
+        action_names: of discrete actions, in the order of their numbers.
+        action_wrappers: those of the training that change actions.
+    """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it that ends in {_ENDINGS}")
     check_exportable(algorithm, path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    network, metadata = ActingNetwork(algorithm), metadata_of(algorithm, action_names)
+    network, metadata = ActingNetwork(algorithm), metadata_of(algorithm, action_names, action_wrappers)
     in_training = [module for module in network.modules() if module.training]
     network.eval()
     try:
@@ -254,12 +263,15 @@ _MOST_NUMBERS = 1_000
 """Of a part of the observation whose shift and scale are written."""
 
 
-def metadata_of(algorithm: Algorithm, action_names: Sequence[str] = ()) -> dict[str, str]:
+def metadata_of(
+    algorithm: Algorithm, action_names: Sequence[str] = (), action_wrappers: Sequence[str] = ()
+) -> dict[str, str]:
     """Return the metadata of an exported policy by name; all but versions and names of classes are JSON."""
     described = {
         "observation_space": compact(space_as_data(algorithm.actor.observation_space)),
         "action_space": compact(space_as_data(algorithm.action_space)),
         **({"action_names": list(action_names)} if action_names else {}),
+        "action_wrappers": list(action_wrappers),
         "normalisation": _normalisation(algorithm),
         "inputs": input_names(algorithm),
         "input_sizes": input_sizes(algorithm),

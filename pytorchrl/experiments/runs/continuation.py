@@ -41,7 +41,12 @@ def resume_command(folder: Path, modules: Iterable[str] = (), data_sets: Sequenc
 
 
 def next_commands(
-    folder: Path, factories: Sequence[Factory[Any]], callbacks: Iterable[Configured], target_steps: int
+    folder: Path,
+    factories: Sequence[Factory[Any]],
+    callbacks: Iterable[Configured],
+    target_steps: int,
+    *,
+    needs_scheme: bool = True,
 ) -> dict[str, str]:
     """Return what can be done with a complete run: to play or evaluate the policy, to plot curves, to train on.
 
@@ -50,11 +55,13 @@ def next_commands(
         factories: of the scheme, the algorithm's and the actor's first.
         callbacks: of the run.
         target_steps: the steps that it made.
+        needs_scheme: whether a script has to make the scheme again, if ``modules`` is None.
     """
     modules, data_sets = modules_of(factories, callbacks), data_sets_of(factories)
     plot = shlex.join([_python(), "-m", "pytorchrl", "plot", str(folder)])
     if modules is None:
-        more = f"prl.Learner.resume({str(folder)!r}, scheme=scheme, target_steps={2 * target_steps})"
+        scheme = "scheme=scheme, " if needs_scheme else ""
+        more = f"prl.Learner.resume({str(folder)!r}, {scheme}target_steps={2 * target_steps})"
         return {"act": _code_of_loading(folder, *factories[:2]), "plot": plot, "train on": more}
     imports = [word for module in modules for word in ("--import", module)]
     play = shlex.join([_python(), "-m", "pytorchrl", "play", str(folder), *imports])
@@ -86,6 +93,8 @@ def how_to_continue(
     factories: Iterable[Factory[Any]],
     callbacks: Iterable[Configured] = (),
     loggers: Sequence[str] = (),
+    *,
+    needs_scheme: bool = True,
 ) -> str:
     """Return instructions for resuming the run in a folder, to be printed after the word "continue".
 
@@ -94,20 +103,22 @@ def how_to_continue(
         factories: of the scheme.
         callbacks: of the run.
         loggers: class names of those that only a script can make.
+        needs_scheme: whether a script has to make a scheme with user-defined parts again.
     """
     factories, callbacks = list(factories), list(callbacks)
     modules = modules_of(factories, callbacks)
     if modules is not None and not loggers:
         return f"with\n  {resume_command(folder, modules, data_sets_of(factories))}"
-    of_scheme = dict.fromkeys(part.name for part in own_parts(factories))
+    of_scheme = dict.fromkeys(part.name for part in own_parts(factories) if needs_scheme)
     of_callbacks = dict.fromkeys(part.name for part in own_parts(callbacks))
     parts = {"scheme": of_scheme, "callbacks": of_callbacks, "log_to": dict.fromkeys(loggers)}
     given = [name for name, names in parts.items() if names]
-    arguments = ", ".join(f"{name}={name}" for name in given)
+    arguments = "".join(f", {name}={name}" for name in given)
     defined = ", ".join(dict.fromkeys(name for names in parts.values() for name in names))
+    where = f"in the script that defines {defined}, with the {' and the '.join(given)} made as before"
     return (
-        f"in the script that defines {defined}, with the {' and the '.join(given)} made as before:\n"
-        f"  learner = prl.Learner.resume({str(folder)!r}, {arguments})\n"
+        f"{where if given else 'in a script with the same imports'}:\n"
+        f"  learner = prl.Learner.resume({str(folder)!r}{arguments})\n"
         f"  learner.run()"
     )
 
