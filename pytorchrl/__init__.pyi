@@ -159,12 +159,15 @@ from pytorchrl.commands.data.making import make_dataset as make_dataset
 from pytorchrl.comparison import (
     Comparison as Comparison,
     compare_runs as compare_runs,
+    comparison_axes as comparison_axes,
     draw_comparison as draw_comparison,
     draw_profile as draw_profile,
+    profile_axes as profile_axes,
 )
 from pytorchrl.driven_agent import Agent as Agent
 from pytorchrl.experiments import (
     ActionDifference as ActionDifference,
+    AfterSteps as AfterSteps,
     Callback as Callback,
     CheckpointError as CheckpointError,
     EvaluateIn as EvaluateIn,

@@ -41,6 +41,9 @@ from pytorchrl.terminal import tell
 from storages.closing import Closing, close_all
 from storages.component.other_names import Answering, answer_missing
 
+if TYPE_CHECKING:
+    import wandb
+
 _Path: TypeAlias = str | os.PathLike[str]
 
 
@@ -67,6 +70,20 @@ def _answer_run(_: type[Any], wrong: str, args: tuple[Any, ...], __: Mapping[str
         f"{wrong}; it trains up to target_steps of prl.Learner, or of prl.Learner.resume(log_dir, target_steps=...); "
         f"learner.run(checkpoint_every={args[0]!r}) sets the steps between checkpoints"
     )
+
+
+def _answer_evaluate(_: type[Any], wrong: str, __: tuple[Any, ...], ___: Mapping[str, Any]) -> str:
+    """Return the message about a call of :meth:`Learner.evaluate`, which elsewhere takes a model and environments."""
+    return (
+        f"{wrong}; learner.evaluate(episodes=10) runs them in test_envs_factory of prl.Scheme, and "
+        f"prl.load_policy(log_dir).evaluate(env, episodes=10) in others"
+    )
+
+
+def _answer_log(_: type[Any], wrong: str, args: tuple[Any, ...], __: Mapping[str, Any]) -> str:
+    """Return the message about a call of :meth:`Learner.log`, which takes names and values as one dict."""
+    name = args[0] if args and isinstance(args[0], str) else "mine/number"
+    return f"{wrong}; write learner.log({{{name!r}: 1.0}})"
 
 
 class Learner(Answering, Closing):
@@ -102,6 +119,8 @@ class Learner(Answering, Closing):
     was_interrupted = False
     """Whether Ctrl-C or SIGTERM came during the last :meth:`run`, also after its last step."""
     _how_to_save = "Learner.run(checkpoint_every=...)"
+    _needs_scheme = True
+    """Whether a script that resumes the run has to make a scheme with user-defined parts."""
 
     @answering_calls(answer_call)
     def __init__(
@@ -153,11 +172,11 @@ class Learner(Answering, Closing):
 
         Args:
             log_dir: the run folder.
-            scheme: made of the same factories as before; None builds it from ``config.json``, which is possible without
-                user-defined functions. The storage's directory may differ, if it was moved. Hyper-parameters that were
-                changed in it, by ``scheme.algorithm.update_algorithm_parameter(name, value)`` or
-                ``update_storage_parameter`` of a storage, replace those of the checkpoint; factories with others are
-                refused.
+            scheme: made of the same factories as before; None builds it from ``config.json``, for which modules with
+                classes of yours, such as an environment, must be imported before. The storage's directory may differ,
+                if it was moved. Hyper-parameters that were changed in it, by
+                ``scheme.algorithm.update_algorithm_parameter(name, value)`` or ``update_storage_parameter`` of a
+                storage, replace those of the checkpoint; factories with others are refused.
             target_steps: a new target, at least the steps made. None keeps the old one, as for what follows.
             log_to: new loggers, needed where the old ones are objects of a script.
             callbacks: new callbacks, needed where the old ones contain user-defined objects; those with the same
@@ -186,6 +205,7 @@ class Learner(Answering, Closing):
             learner, scheme, at = cls.__new__(cls), run.scheme, run.scheme.steps
             writers = make_writers(run.loggers, folder.path, run.config, resumed_at=at)
             learner._prepare(scheme, folder, run.config, writers, lock, run.callbacks, resumed_at=at)
+            learner._needs_scheme = not run.is_from_config
             with as_checkpoint_error(run.file):
                 learner._loop.load_state_dict(run.learner_state)
             folder.write_config(run.config)
@@ -333,6 +353,7 @@ class Learner(Answering, Closing):
         """Whether the target is reached, and the updates, the evaluation and the callbacks that were due there made."""
         return self._loop.has_ended() and not self._loop.has_more_due
 
+    @answering_calls(_answer_evaluate)
     def evaluate(self, episodes: int | None = None) -> Evaluation:
         """Run test episodes now and return their results, which the run does not log.
 
@@ -367,6 +388,7 @@ class Learner(Answering, Closing):
         """Return the latest value of each metric, and "steps" and "seconds"."""
         return dict(self._measurements.latest)
 
+    @answering_calls(_answer_log, by_name=False)
     def log(self, metrics: Mapping[str, float]) -> None:
         """Log further metrics, in ``metrics.jsonl`` and all loggers of the run.
 
@@ -382,6 +404,14 @@ class Learner(Answering, Closing):
     def log_video(self, name: str, path: _Path) -> None:
         """Log a video, a file that ends in ".mp4" or ".gif", in the loggers that support it: wandb."""
         self._measurements.write_video(self.scheme.steps, name, Path(path))
+
+    @property
+    def wandb_run(self) -> "wandb.Run | None":
+        """The wandb run that is logged to, for images and tables; None without one.
+
+        ``learner.wandb_run.log({"name": wandb.Image(array), "steps": learner.scheme.steps})``
+        """
+        return self._measurements.wandb_run
 
     @property
     def seconds_of_parts(self) -> dict[str, float]:
@@ -462,9 +492,14 @@ class Learner(Answering, Closing):
         __getattr__ = answer_missing
 
     def _next_commands(self) -> Mapping[str, str]:
-        factories = self.scheme.factories
-        modules, data = modules_of(factories, self._callbacks.all), data_sets_of(factories)
-        return next_commands(self.log_dir, modules, data, self.target_steps)
+        factories, needs_scheme = self.scheme.factories, self._needs_scheme
+        return next_commands(self.log_dir, factories, self._callbacks.all, self.target_steps, needs_scheme=needs_scheme)
 
     def _how_to_continue(self) -> str:
-        return how_to_continue(self._folder.path, self.scheme.factories, self._callbacks.all, self._own_loggers)
+        return how_to_continue(
+            self._folder.path,
+            self.scheme.factories,
+            self._callbacks.all,
+            self._own_loggers,
+            needs_scheme=self._needs_scheme,
+        )

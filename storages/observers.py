@@ -61,6 +61,11 @@ class Observers:
         for observer in self._observers:
             observer.after_change(self._ring)
 
+    def after_states(self, transitions: NDArray[np.int64]) -> None:
+        """Report that the recurrent states before some transitions were replaced."""
+        for observer in self._observers:
+            observer.after_states(self._ring, transitions)
+
     def after_end(self, envs: NDArray[np.int64]) -> None:
         """Report that the running episodes of some environments were truncated."""
         for observer in self._observers:

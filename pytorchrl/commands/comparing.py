@@ -7,7 +7,6 @@ from typing import Annotated
 import tyro
 
 from pytorchrl.comparison import compare_groups, draw_comparison, draw_profile
-from pytorchrl.comparison.answer import answer_of
 from pytorchrl.comparison.latex import as_latex
 from pytorchrl.comparison.scores import ScoreName
 from pytorchrl.comparison.tables import as_csv, as_markdown, print_table, tables_of
@@ -24,9 +23,9 @@ Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="
 Look = Annotated[FigureOptions, tyro.conf.arg(name="")]
 _USUAL = FigureOptions()
 _WRITERS = {
-    ".md": lambda comparison: as_markdown(comparison, answer_of(comparison)),
-    ".tex": lambda comparison: as_latex(comparison, answer_of(comparison)),
-    ".csv": as_csv,
+    ".md": as_markdown,
+    ".tex": as_latex,
+    ".csv": lambda comparison, _: as_csv(comparison),
 }
 
 
@@ -69,6 +68,7 @@ def compare(
     reference: tyro.conf.UseAppendAction[tuple[tuple[str, float, float], ...]] = (),
     picture: Path | None = None,
     profile: Path | None = None,
+    columns: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...", help_behavior_hint="")] = (),
     look: Look = _USUAL,
 ) -> None:
     """Compare runs of several seeds: interquartile means with 95% bootstrap intervals, probabilities of improvement.
@@ -89,6 +89,8 @@ def compare(
             environments; known ones, or the smallest and largest return of the runs, where left out.
         picture: a .png, .svg or .pdf for intervals and probabilities, or a .csv for their numbers.
         profile: a .png, .svg or .pdf for performance profiles, or a .csv for their numbers.
+        columns: the columns of the tables beside the names of groups, by their headings and in this order, such as
+            seeds "final IQM" "95% interval" probability; all where left out. A .csv has all numbers.
         look: size, fonts, labels and legend of figures, and names and order of groups in figures and tables.
     """
     for file in filter(None, (picture, profile)):
@@ -107,16 +109,16 @@ def compare(
         references={env: (low, high) for env, low, high in reference},
         left_out=left_out,
     )
-    for table in tables_of(comparison):
+    for table in tables_of(comparison, columns):
         print_table(table)
-    tell(answer_of(comparison))
+    tell(comparison.answer)
     for note in comparison.notes:
         tell(f"- {note}")
     # The groups have the names and the order of the figures by now.
     drawn = {result.name for result in comparison.main}
     look = replace(look, names={name: name for name in look.names.values() if name in drawn}, order=())
     if output is not None and output.suffix in _WRITERS:
-        tell(f"Tables: {save_text(_WRITERS[output.suffix](comparison), output)}")
+        tell(f"Tables: {save_text(_WRITERS[output.suffix](comparison, columns), output)}")
     elif output is not None:
         tell(f"Intervals: {draw_comparison(comparison, output, look)}")
     if picture is not None:

@@ -16,10 +16,12 @@ from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
 from pytorchrl.commands.value_in_environment import RANDOM, RandomActions, compared, described
 from pytorchrl.commands.value_on_data import evaluate_on_data
 from pytorchrl.comparison.references import known_reference
-from pytorchrl.experiments import NormalizedScore, load_policy
+from pytorchrl.experiments import NormalizedScore
 from pytorchrl.experiments.policies.published_policies import find_policy
+from pytorchrl.experiments.policies.trained_policy import read_policy
 from pytorchrl.experiments.policies.value_from_data import FitSettings
-from pytorchrl.experiments.recordings.filming import Played, film, play, stage_of
+from pytorchrl.experiments.policies.wrapped_actions import warning_of
+from pytorchrl.experiments.recordings.filming import Played, film, play, refuse_without_rendering, stage_of
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.composition import check_action_bounds, envs_of, load_agent
@@ -27,8 +29,7 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.logging.formats import counted
 from pytorchrl.logging.groups import environment
-from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation
-from pytorchrl.scheme.evaluation import evaluate as evaluation_of
+from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate_from_seeds
 from pytorchrl.terminal import tell
 from storages.component.factory import Factory
 from storages.datasets import normalised
@@ -42,6 +43,7 @@ def evaluate(
     episodes: int = 20,
     seed: int = 0,
     explore: bool = False,
+    best: bool = False,
     baseline: Annotated[str | None, tyro.conf.arg(metavar="random|RUN", help_behavior_hint="")] = None,
     data: str | None = None,
     select: str | None = None,
@@ -56,9 +58,10 @@ def evaluate(
     Args:
         run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
         episodes: number of episodes.
-        seed: of the environments.
+        seed: of the first episode, for `env.reset(seed=...)`; each next episode has the next number.
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
-        baseline: compare the policy with random actions, or with that of another run, in episodes of the same seed.
+        best: take the weights of the run's best evaluation.
+        baseline: compare the policy with random actions, or with that of another run, in the same episodes.
         data: a data set, from which the value of a run's greedy actions is estimated without an environment; run is
             then a run folder.
         select: its episodes: 'SelectEpisodes(best_share=0.1)'; those that the run held out, if it did, or all.
@@ -71,12 +74,14 @@ def evaluate(
     if data is not None:
         if explore:
             raise ValueError("--data evaluates the greedy actions, which load_policy takes; leave out --explore")
+        if best:
+            raise ValueError("--data evaluates the policy of the last checkpoint; leave out --best")
         if baseline is not None:
             raise ValueError("--data compares with the policy that made the data; leave out --baseline")
         import_modules(imports)
         evaluate_on_data(run, data, select, FitSettings(fits=fits, updates=updates), seed)
         return
-    algorithm, envs_factory, config = policy_of(run, imports)
+    algorithm, envs_factory, config = policy_of(policy_file(run, best), imports)
     other = None if baseline is None else _baseline(baseline, run, algorithm, envs_factory, config, imports)
     result = _evaluated(algorithm, envs_factory, episodes, seed, explore)
     tell(described(result))
@@ -97,7 +102,7 @@ def _evaluated(
     acting = cast("Algorithm", algorithm)
     progress = (acting.steps, acting.target_steps) if explore and isinstance(algorithm, Algorithm) else None
     with one_copy(envs_factory)() as envs:
-        return evaluation_of(acting, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
+        return evaluate_from_seeds(acting, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
 
 
 def _baseline(
@@ -130,6 +135,7 @@ def watch(
     episodes: int = 3,
     seed: int = 0,
     explore: bool = False,
+    best: bool = False,
     imports: Imports = (),
 ) -> None:
     """Watch the policy of a run's last checkpoint, in a window or in a video.
@@ -140,16 +146,18 @@ def watch(
         episodes: number of episodes.
         seed: of the environment.
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
+        best: take the weights of the run's best evaluation.
         imports: modules to import first.
     """
     check_counts(episodes=episodes)
     check_seed(seed)
     if output is not None:
-        record(run, output, episodes, seed=seed, explore=explore, imports=imports)
+        record(run, output, episodes, seed=seed, explore=explore, best=best, imports=imports)
         return
+    algorithm, envs, _ = policy_of(policy_file(run, best), imports)
+    refuse_without_rendering(envs, run)
     if sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
         raise RuntimeError(f"there is no display to open a window on; write a video instead: play {run} -o video.mp4")
-    algorithm, envs, _ = policy_of(run, imports)
     tell("Press Ctrl-C to stop.")
     with stage_of(envs, "human") as stage:
         try:
@@ -166,6 +174,7 @@ def record(
     longest: int = 1_000,
     seed: int = 0,
     explore: bool = False,
+    best: bool = False,
     imports: Imports = (),
 ) -> None:
     """Film the policy of a run's last checkpoint.
@@ -177,29 +186,59 @@ def record(
         longest: largest number of steps that are filmed of an episode.
         seed: of the environment.
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
+        best: take the weights of the run's best evaluation.
         imports: modules to import first.
     """
     check_counts(episodes=episodes, longest=longest)
     check_seed(seed)
     refuse_missing_encoder(output.suffix, output)
-    algorithm, envs, _ = policy_of(run, imports)
+    algorithm, envs, _ = policy_of(policy_file(run, best), imports)
+    refuse_without_rendering(envs, run)
     for played in film(output, algorithm, envs, episodes, longest, np.random.SeedSequence(seed), explore=explore):
         _tell(played)
     tell(output)
 
 
 def export(
-    run: Run, output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("policy.onnx"), imports: Imports = ()
+    run: Run,
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("policy.onnx"),
+    best: bool = False,
+    imports: Imports = (),
 ) -> None:
     """Write the network that acts, for use without this toolkit.
 
     Args:
         run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
         output: ends in .onnx, in .pt2 for torch.export.load, or in .ts for torch.jit.load and C++.
+        best: take the weights of the run's best evaluation.
         imports: modules to import first.
     """
     import_modules(imports)
-    tell(load_policy(run).export(output))
+    policy = read_policy(policy_file(run, best))
+    tell(policy.export(output))
+    if policy.action_wrappers:
+        tell(f"Warning: {warning_of(policy.action_wrappers, policy.action_space)}")
+
+
+def policy_file(run: Path, best: bool) -> Path:
+    """Return what to load a policy from: the run or file itself, or the file of a run's best weights.
+
+    Raises:
+        ValueError: the best weights of what is no run folder are asked for, or the run has none.
+    """
+    if not best:
+        return run
+    folder = RunFolder(find_policy(run))
+    if not folder.path.is_dir():
+        raise ValueError(
+            f"--best takes the weights of a run's best evaluation, and {run} is no run folder; leave it out"
+        )
+    if not folder.best_weights_file.exists():
+        raise ValueError(
+            f"{run} has no {folder.best_weights_file.name}, which the first evaluation saves: test_every of the "
+            f"algorithm sets when; without --best, the last checkpoint is taken"
+        )
+    return folder.best_weights_file
 
 
 def policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv], Mapping[str, Any]]:
@@ -216,7 +255,7 @@ def policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv], 
         envs.close()
         config: Mapping[str, Any] = RunFolder(found).read_config()
         return algorithm, envs_of(config, found), config
-    policy, config = load_policy(found), checkpoint.load(found, checkpoint.READING)["config"]
+    policy, config = read_policy(found), checkpoint.load(found, checkpoint.READING)["config"]
     envs_factory = envs_of(config, found)
     with one_copy(envs_factory)() as envs:
         check_action_bounds(config, envs.action_space, found)

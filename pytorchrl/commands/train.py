@@ -23,6 +23,7 @@ from pytorchrl.experiments.runs.starting_point import start_from
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
 from pytorchrl.logging.pictures.plots import warn_if_unwritten
+from pytorchrl.logging.writers import LoggerSetting
 from pytorchrl.scheme.seeds import OF_COMMAND, PROCESSES, seed_of
 from pytorchrl.terminal import tell
 from storages.persistent.log.lock import InUseError
@@ -79,7 +80,7 @@ def _train_all(described: DescribedRun) -> None:
     for seed, folder in folders.items():
         if described.has_finished(seed):
             # Loggers would record another part of the run, without anything in it.
-            tell(f"{folder}: seed {seed} has finished")
+            tell(f"{folder}: seed {seed} has finished{_of_other_loggers(described, seed)}")
             continue
         try:
             learner = _learner(described, seed, folder)
@@ -111,6 +112,16 @@ def _train_all(described: DescribedRun) -> None:
             f"{'seed' if len(in_use) == 1 else 'seeds'} {left_out} left out, as in use by another process; the same "
             f"command trains what is left then. {first}"
         ) from first
+
+
+def _of_other_loggers(described: DescribedRun, seed: int) -> str:
+    """Say that a run that has finished is not logged to loggers that it has not had; "" where it had them all."""
+    logged = RunFolder(described.run_folder(seed)).read_config().get("log_to") or []
+    # A run may have been trained alone, without its seed in its name.
+    for loggers in (described.loggers(seed), make_loggers(described.settings)):
+        if all((one.config if isinstance(one, LoggerSetting) else one) in logged for one in loggers or ()):
+            return ""
+    return "; nothing more is logged, although --log-to names others than it was trained with"
 
 
 def _tell_results(described: DescribedRun, folders: Sequence[Path]) -> None:
@@ -154,7 +165,7 @@ def _show_results(folders: Sequence[Path], picture: Path) -> None:
 def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
     """Make a learner for a folder, or resume from the checkpoint in it."""
     settings, steps = described.settings, described.parts.steps
-    log_to, callbacks = make_loggers(settings), make_callbacks(settings)
+    log_to, callbacks = described.loggers(seed), make_callbacks(settings)
     references = None if described.data is None else described.data.references
     if references is not None:
         callbacks.append(NormalizedScore(*references))

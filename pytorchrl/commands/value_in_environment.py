@@ -13,7 +13,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import ActingStep
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.comparison.tables import shown, shown_interval
-from pytorchrl.logging.bootstrap import CONFIDENCE, estimate
+from pytorchrl.logging.bootstrap import CONFIDENCE, Estimate, estimate
 from pytorchrl.logging.formats import counted
 from pytorchrl.scheme.evaluation import Evaluation
 
@@ -47,7 +47,7 @@ class RandomActions:
 def described(result: Evaluation) -> str:
     """Return the statistics of an evaluation in a line, with the 95% bootstrap interval of the mean."""
     returns = np.array(result.returns)
-    interval = shown_interval(estimate([returns], "mean"))
+    interval = _interval(estimate([returns], "mean"))
     return (
         f"{counted(len(returns), 'episode')}: mean return {returns.mean():.2f}"
         f"{f' (95% interval {interval})' if interval else ''}, standard deviation {returns.std():.2f}, median "
@@ -70,7 +70,7 @@ def compared(name: str, result: Evaluation, baseline: str, other: Evaluation) ->
     if count < _FEWEST:
         few = "1 episode is" if count == 1 else f"{count} episodes are"
         return f"{few} too few to say whether {name} is better than {baseline}: take at least {_FEWEST}, by --episodes."
-    interval = shown_interval(found)
+    interval = _interval(found)
     if not interval:
         is_same = "the same return as" if found.value == 0 else f"{shown(abs(found.value))} {_more(found.value)} than"
         return f"{name} has {is_same} {baseline} in each of {count} episodes."
@@ -81,6 +81,11 @@ def compared(name: str, result: Evaluation, baseline: str, other: Evaluation) ->
     needed = _episodes_needed(differences)
     more = f"; {needed:,} would, for a difference of this size" if needed is not None and needed > count else ""
     return f"{counted(count, 'episode')} do not tell {name} from {baseline}{more}: {by}, and {above}."
+
+
+def _interval(found: Estimate) -> str:
+    """Return the interval of a mean; "" where all numbers are equal, which does not show that others would be."""
+    return "" if found.low == found.high else shown_interval(found)
 
 
 def _more(difference: float) -> str:

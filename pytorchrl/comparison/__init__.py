@@ -2,7 +2,8 @@
 
 from pytorchrl.comparison.comparison import compare_groups, compare_runs
 from pytorchrl.comparison.improvement import Improvement, seeds_needed
-from pytorchrl.comparison.pictures import draw_comparison, draw_profile
+from pytorchrl.comparison.pictures import comparison_axes, draw_comparison
+from pytorchrl.comparison.profiles import draw_profile, profile_axes
 from pytorchrl.comparison.references import Reference
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import RunScores
@@ -15,7 +16,9 @@ __all__ = [
     "RunScores",
     "compare_groups",
     "compare_runs",
+    "comparison_axes",
     "draw_comparison",
     "draw_profile",
+    "profile_axes",
     "seeds_needed",
 ]

@@ -2,7 +2,7 @@
 
 from pytorchrl.comparison.improvement import Improvement, improvement
 from pytorchrl.comparison.results import Comparison, GroupResult
-from pytorchrl.comparison.tables import shown, shown_interval, shown_interval_of_chance
+from pytorchrl.comparison.tables import shown, shown_interval
 
 _HALF = 0.5
 """Probability of improvement where neither group is better."""
@@ -44,13 +44,13 @@ def _figures(result: GroupResult) -> str:
 
 
 def _of_one(result: GroupResult) -> str:
-    if not result.iqm.has_interval:
+    if len(result.runs) == 1:
         return "One seed does not show how much others would differ: train at least three."
     return "This is the interquartile mean over the seeds; there is nothing to compare it with."
 
 
 def _chance(better: Improvement) -> str:
-    interval = shown_interval_of_chance(better)
+    interval = shown_interval(better.probability)
     return (
         f"A run of {better.name} scores more than one of {better.baseline} with a probability of "
         f"{better.probability.value:.2f}{f' {interval}' if interval else ''}."

@@ -54,6 +54,9 @@ def improvement(
 ) -> Improvement:
     """Compare scores of a group with those of the baseline, environment by environment.
 
+    Where every run of one scores more than those of the other, all resamples do, and the interval has no width: it is
+    left out where there are fewer seeds than are needed, as it says nothing about further ones.
+
     Args:
         name: of the group.
         scores: of each environment, of shape (runs,).
@@ -63,12 +66,14 @@ def improvement(
     pairs = list(zip(scores, others, strict=True))
     probability = float(np.mean([_share_larger(one[None], other[None])[0] for one, other in pairs]))
     fewest = min(min(len(one), len(other)) for one, other in pairs)
-    bounds = (math.nan, math.nan)
+    bounds, needed = (math.nan, math.nan), seeds_needed(probability, len(pairs))
     if fewest > 1:
         generator = np.random.default_rng(SEED)
         drawn = [_share_larger(resampled(one, generator), resampled(other, generator)) for one, other in pairs]
-        bounds = interval(np.mean(drawn, axis=0))
-    return Improvement(name, baseline, Estimate(probability, *bounds), fewest, seeds_needed(probability, len(pairs)))
+        low, high = interval(np.mean(drawn, axis=0))
+        if low != high or (needed is not None and fewest >= needed):
+            bounds = (low, high)
+    return Improvement(name, baseline, Estimate(probability, *bounds), fewest, needed)
 
 
 def seeds_needed(probability: float, environments: int = 1) -> int | None:

@@ -18,11 +18,16 @@ _ESCAPED = {
 } | {character: f"\\{character}" for character in "&%$#_{}"}
 
 
-def as_latex(comparison: Comparison, answer: str = "") -> str:
-    """Format the tables of a comparison in LaTeX, with its answer where one is given and its notes as comments."""
-    comments = [r"Needs \usepackage{booktabs} before the document.", *filter(None, [answer]), *comparison.notes]
+def as_latex(comparison: Comparison, columns: Sequence[str] = ()) -> str:
+    """Format the tables of a comparison in LaTeX, with its answer and its notes as comments.
+
+    Args:
+        comparison: what is formatted.
+        columns: as for :func:`~pytorchrl.comparison.tables.tables_of`.
+    """
+    comments = [r"Needs \usepackage{booktabs} before the document.", comparison.answer, *comparison.notes]
     lines = [f"% {on_one_line(comment)}" for comment in comments]
-    return "\n\n".join(["\n".join(lines), *map(_formatted, tables_of(comparison))]) + "\n"
+    return "\n\n".join(["\n".join(lines), *map(_formatted, tables_of(comparison, columns))]) + "\n"
 
 
 def _formatted(table: Table) -> str:
@@ -34,6 +39,8 @@ def _formatted(table: Table) -> str:
             "\\begin{table}",
             "  \\centering",
             f"  \\caption{{{_escaped(table.title)}}}",
+            # Letters and digits alone, of which a label of LaTeX may consist.
+            f"  \\label{{tab:{re.sub(r'[^a-z0-9]+', '-', table.title.lower()).strip('-')}}}",
             f"  \\begin{{tabular}}{{{kinds}}}",
             *(f"    {line}" for line in body),
             "  \\end{tabular}",

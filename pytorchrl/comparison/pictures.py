@@ -1,25 +1,22 @@
-"""Plots of comparisons: intervals, probabilities of improvement, performance profiles."""
+"""Plots of comparisons: intervals and probabilities of improvement."""
 
-import math
 import os
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from pytorchrl.comparison.improvement import Improvement
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.tables import as_csv
-from pytorchrl.logging.bootstrap import CONFIDENCE, SEED, Estimate, Floats
+from pytorchrl.logging.bootstrap import Estimate
 from pytorchrl.logging.groups import shown_environment
 from pytorchrl.logging.pictures.figure_options import FigureOptions
 from pytorchrl.logging.pictures.label_fitting import characters_in, fit_labels, points_of
-from pytorchrl.logging.pictures.legends import Entry, Legend
+from pytorchrl.logging.pictures.own_axes import OF_FILES, TO_DRAW_INTO, check_axes
 from pytorchrl.logging.pictures.plots import refuse_other_formats, save_figure, save_text
-from pytorchrl.logging.pictures.styles import DISTINCT_COLORS, in_figure, style_for
-from pytorchrl.logging.tables.evaluation_table import csv_of
+from pytorchrl.logging.pictures.styles import GroupStyle, in_figure, style_for
+from storages.component.other_names import naming_arguments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +33,7 @@ _DOT, _MARKER, _BAR = 1.0, 1.75, 2.8
 """Sizes of a run's dot and of a statistic's marker, and width of an interval, relative to the usual of lines."""
 
 
+@naming_arguments({**OF_FILES, "ax": {"": "prl.comparison_axes(comparison, axes=axes)"}})
 def draw_comparison(
     comparison: Comparison, output: str | os.PathLike[str], options: FigureOptions | None = None
 ) -> Path:
@@ -58,47 +56,112 @@ def draw_comparison(
         return save_text(as_csv(comparison), output)
     options = options or FigureOptions()
     with options.applied():
-        return save_figure(_intervals(comparison, options), output)
+        return save_figure(_intervals(comparison, options), output, options.dpi)
+
+
+@naming_arguments(TO_DRAW_INTO)
+def comparison_axes(
+    comparison: Comparison, *, axes: "Axes | Sequence[Axes] | None" = None, options: FigureOptions | None = None
+) -> list["Axes"]:
+    """Draw what :func:`draw_comparison` does, and return matplotlib's axes to go on with.
+
+    Args:
+        comparison: what is drawn.
+        axes: matplotlib's axes to draw into: one for the interquartile means, or two, of which the second is for the
+            probabilities of improvement; None makes a figure.
+        options: sizes of texts, labels, names and order.
+
+    Returns:
+        The axes of the interquartile means, and those of the probabilities where these are drawn.
+
+    Raises:
+        TypeError: ``axes`` are none.
+        ValueError: there is no group to draw, there are more than two axes, or two where there is no improvement to
+            draw, or ``options`` give a size beside axes.
+    """
+    options = options or FigureOptions()
+    with options.applied():
+        if axes is None:
+            return list(_intervals(comparison, options).axes)
+        given = list(axes) if isinstance(axes, Iterable) else [axes]
+        check_axes(given, options)
+        most = 2 if _improvements(comparison) else 1
+        if not 1 <= len(given) <= most:
+            raise ValueError(
+                f"axes: this comparison is drawn into {'one or two' if most == 2 else 'one'}, got {len(given)}"
+            )
+        _draw_intervals(comparison, given, options)
+        for one in given:
+            style_axes(one)
+        given[0].set_title(in_figure(_heading_of_intervals(comparison, options)))
+        return given
+
+
+def _improvements(comparison: Comparison) -> dict[str, Improvement]:
+    """Return the improvements of the groups that are drawn, by their names."""
+    names = {result.name for result in drawable(comparison)}
+    return {better.name: better for better in comparison.improvements if better.name in names}
+
+
+def _heading_of_intervals(comparison: Comparison, options: FigureOptions) -> str:
+    return chosen_or(options.title, f"{beginning_of_title(comparison)}95% bootstrap intervals")
 
 
 def _intervals(comparison: Comparison, options: FigureOptions) -> "Figure":
+    labels = [label for label, _ in shown_groups(comparison, options).values()]
+    columns = 2 if _improvements(comparison) else 1
+    wrapped = _names_in_lines(labels, options)
+    height = 1.6 + sum(0.16 * (name.count("\n") + 2) for name in wrapped)
+    figure = figure_of(options.size or (10.0 if columns == 2 else 7.0, max(2.6, height)))
+    grid = list(figure.subplots(1, columns, squeeze=False, sharey=True)[0])
+    _draw_intervals(comparison, grid, options)
+    for axes in grid:
+        style_axes(axes)
+    if heading := _heading_of_intervals(comparison, options):
+        figure.suptitle(in_figure(heading))
+    fit_labels(figure)
+    if options.font_size is None:
+        _shrink_names(figure, sum(name.count("\n") + 1.5 for name in wrapped))
+    return figure
+
+
+def _names_in_lines(shown: Collection[str], options: FigureOptions) -> list[str]:
+    """Return the names of groups as they stand beside the left panel."""
+    beginning = options.shared_beginning(shown)
+    return [in_figure(_wrapped(name.removeprefix(beginning), options)) for name in shown]
+
+
+def _draw_intervals(comparison: Comparison, grid: Sequence["Axes"], options: FigureOptions) -> None:
+    """Draw interquartile means into the first axes, and probabilities of improvement into the second where given."""
     from matplotlib import rcParams
 
-    results = {result.name: result for result in _drawable(comparison)}
-    shown = options.shown_names(results)
-    improvements = {better.name: better for better in comparison.improvements if better.name in results}
-    beginning = options.shared_beginning(shown.values())
-    wrapped = [in_figure(_wrapped(name.removeprefix(beginning), options)) for name in shown.values()]
-    height = 1.6 + sum(0.16 * (name.count("\n") + 2) for name in wrapped)
-    size = options.size or (10.0 if improvements else 7.0, max(2.6, height))
-    figure = _figure(size)
-    grid = figure.subplots(1, 2 if improvements else 1, squeeze=False, sharey=True)[0]
-    for number, name in enumerate(shown):
-        look, result = style_for(number), results[name]
+    results = {result.name: result for result in drawable(comparison)}
+    shown = shown_groups(comparison, options)
+    labels = [label for label, _ in shown.values()]
+    improvements = _improvements(comparison) if len(grid) > 1 else {}
+    for number, (name, (_, look)) in enumerate(shown.items()):
+        result = results[name]
         _draw_estimate(grid[0], number, result.iqm, look.color)
         every = [score for scores in result.scores.values() for score in scores.tolist()]
         dots = {"markersize": _DOT * rcParams["lines.markersize"], "alpha": 0.6}
         grid[0].plot(every, [number + 0.28] * len(every), ".", color=look.color, **dots)
         if better := improvements.get(name):
             _draw_estimate(grid[1], number, better.probability, look.color)
-    grid[0].set_yticks(range(len(shown)), wrapped)
+    size = points_of("axes.labelsize")
+    grid[0].set_yticks(range(len(shown)), _names_in_lines(labels, options))
     grid[0].set_ylim(len(shown) - 0.4, -0.6)
-    grid[0].set_ylabel(in_figure(options.y_label or ""))
-    grid[0].set_xlabel(in_figure(_text(options.x_label, f"{_meaning(comparison)}: interquartile mean")))
+    grid[0].set_ylabel(in_figure(options.y_label or ""), fontsize=size)
+    x_label = chosen_or(options.x_label, f"{meaning_of_scores(comparison)}: interquartile mean")
+    grid[0].set_xlabel(in_figure(x_label), fontsize=size)
     if improvements:
+        beginning = options.shared_beginning(labels)
         baseline = options.names.get(comparison.baseline, comparison.baseline).removeprefix(beginning)
         grid[1].axvline(0.5, color="#555555", linestyle=":", linewidth=1)
         grid[1].set_xlim(-0.03, 1.03)
-        grid[1].set_xlabel(in_figure(f"probability of improvement over {baseline}"))
-    for axes in grid:
-        _style_axes(axes)
-    heading = _text(options.title, f"{_where(comparison)}95% bootstrap intervals")
-    if heading:
-        figure.suptitle(in_figure(heading))
-    fit_labels(figure)
-    if options.font_size is None:
-        _shrink_names(figure, sum(name.count("\n") + 1.5 for name in wrapped))
-    return figure
+        grid[1].set_xlabel(in_figure(f"probability of improvement over {baseline}"), fontsize=size)
+        if not grid[1].get_shared_y_axes().joined(grid[0], grid[1]):
+            grid[1].set_yticks(range(len(shown)), [""] * len(shown))
+            grid[1].set_ylim(grid[0].get_ylim())
 
 
 def _shrink_names(figure: "Figure", lines: float) -> None:
@@ -110,90 +173,27 @@ def _shrink_names(figure: "Figure", lines: float) -> None:
         figure.axes[0].tick_params(axis="y", labelsize=max(_SMALLEST_POINTS, points))
 
 
-def draw_profile(comparison: Comparison, output: str | os.PathLike[str], options: FigureOptions | None = None) -> Path:
-    """Draw performance profiles, with their intervals, into a PNG, SVG or PDF file.
-
-    A line shows the share of a group's runs above each score; higher is better. With several environments, the scores
-    are normalised, and the share is the mean over environments. A file that ends in ``.csv`` has the numbers.
-
-    Args:
-        comparison: what is drawn.
-        output: the file.
-        options: size, labels, legend names and order.
-
-    Raises:
-        ValueError: the file's name ends otherwise, or there is no group to draw.
-    """
-    output = Path(output)
-    refuse_other_formats(output)
-    options = options or FigureOptions()
-    results = {result.name: result for result in _drawable(comparison)}
-    shown = options.shown_names(results)
-    at = thresholds([scores for result in results.values() for scores in result.scores.values()])
-    profiles = {name: performance_profile(results[name].scores, at) for name in shown}
-    if output.suffix.lower() == ".csv":
-        return save_text(csv_of(_points(at, {shown[name]: profile for name, profile in profiles.items()})), output)
-    with options.applied():
-        return save_figure(_profiles(comparison, options, at, profiles), output)
-
-
-def _profiles(
-    comparison: Comparison, options: FigureOptions, at: Floats, profiles: Mapping[str, tuple[Floats, Floats, Floats]]
-) -> "Figure":
-    results = {result.name: result for result in comparison.main}
-    shown = options.shown_names(results)
-    looks = [style_for(number) for number in range(len(shown))]
-    beginning = options.shared_beginning(shown.values())
-    labels = {name: label.removeprefix(beginning) for name, label in shown.items()}
-    # The curves of these runs count those of all environments.
-    each = f" in each of {len(comparison.environments)} environments" if len(comparison.environments) > 1 else ""
-    counts = {name: results[name].seeds if options.counts else "1" for name in shown}
-    # The note says the number of runs where it is that of all groups.
-    common = min(counts.values()) if len(set(counts.values())) == 1 else ""
-    entries = [
-        Entry(
-            label if common or counts[name] == "1" else f"{label} ({counts[name]} runs{each})",
-            look.color,
-            marker=look.marker if look.is_repeated else "",
-        )
-        for (name, label), look in zip(labels.items(), looks, strict=True)
-    ]
-    has_bands = len(shown) <= DISTINCT_COLORS
-    interval = "with 95% bootstrap intervals" if has_bands else ""
-    runs = f"{common} runs{each}" if common not in ("", "1") else ""
-    legend = Legend(entries, ", ".join(filter(None, (runs, interval))) if options.note else "", options)
-    figure = _figure(options.size or legend.size_with(8.0, 4.5))
-    axes = figure.add_subplot()
-    for (name, (shares, low, high)), look in zip(profiles.items(), looks, strict=True):
-        marker = look.marker if look.is_repeated else ""
-        axes.step(at, shares, where="post", color=look.color, marker=marker, markevery=max(1, len(at) // 8))
-        if has_bands and results[name].iqm.has_interval:
-            axes.fill_between(at, low, high, step="post", color=look.color, alpha=0.16, linewidth=0)
-    axes.set_xlabel(in_figure(_text(options.x_label, f"{_meaning(comparison)} τ")))
-    axes.set_ylabel(in_figure(_text(options.y_label, "share of runs with more than τ")))
-    axes.set_ylim(-0.02, 1.02)
-    axes.set_title(in_figure(_text(options.title, f"{_where(comparison)}performance profiles")))
-    _style_axes(axes)
-    legend.add_to(figure)
-    fit_labels(figure)
-    return figure
-
-
-def _text(chosen: str | None, usual: str) -> str:
+def chosen_or(chosen: str | None, usual: str) -> str:
+    """Return a text of the options where one was chosen."""
     return usual if chosen is None else chosen
 
 
-def _points(at: Floats, profiles: Mapping[str, tuple[Floats, Floats, Floats]]) -> list[dict[str, object]]:
-    """Return a record for each point of performance profiles; bounds that are not known are empty."""
-    return [
-        {"group": name, "score": score, "share": share}
-        | {side: "" if math.isnan(bound) else bound for side, bound in (("low", low), ("high", high))}
-        for name, profile in profiles.items()
-        for score, share, low, high in zip(at.tolist(), *(column.tolist() for column in profile), strict=True)
-    ]
+def shown_groups(comparison: Comparison, options: FigureOptions) -> dict[str, tuple[str, GroupStyle]]:
+    """Return the label and the look of each group that is drawn, by its name, in the order of the figure.
+
+    The looks are those of learning curves, which also show groups that have no runs in some environment.
+    """
+    drawn = {result.name for result in drawable(comparison)}
+    labels = options.shown_names(result.name for result in comparison.results)
+    return {name: (label, style_for(number)) for number, (name, label) in enumerate(labels.items()) if name in drawn}
 
 
-def _drawable(comparison: Comparison) -> Sequence[GroupResult]:
+def drawable(comparison: Comparison) -> Sequence[GroupResult]:
+    """Return the results that figures show.
+
+    Raises:
+        ValueError: no group has runs in all environments.
+    """
     if not comparison.main:
         raise ValueError(
             f"no group has runs in all of {', '.join(comparison.environments)}; compare each environment separately"
@@ -201,7 +201,8 @@ def _drawable(comparison: Comparison) -> Sequence[GroupResult]:
     return comparison.main
 
 
-def _figure(size: tuple[float, float]) -> "Figure":
+def figure_of(size: tuple[float, float]) -> "Figure":
+    """Make a figure of a size in inches."""
     # Slow to import, and not needed for tables.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -220,7 +221,8 @@ def _draw_estimate(axes: "Axes", height: int, estimate: Estimate, color: str) ->
         axes.plot(bounds, [height, height], color=color, linewidth=width, alpha=0.35, solid_capstyle="butt")
 
 
-def _style_axes(axes: "Axes") -> None:
+def style_axes(axes: "Axes") -> None:
+    """Set grid, spines and sizes of ticks."""
     # Ticks are made when they are drawn, when matplotlib's parameters may be others.
     for name in ("xtick", "ytick"):
         axes.tick_params(axis=name[0], labelsize=points_of(f"{name}.labelsize"))  # type: ignore[arg-type]
@@ -235,52 +237,15 @@ def _wrapped(name: str, options: FigureOptions) -> str:
     return textwrap.fill(name, room, break_long_words=options.size is None)
 
 
-def _meaning(comparison: Comparison) -> str:
+def meaning_of_scores(comparison: Comparison) -> str:
+    """Return the label of scores, such as "final return"."""
     what = "return" if comparison.metric.endswith("/return") else comparison.metric
     which = "final" if comparison.score == "final" else "last ten"
     return f"{which} {what}" + (", normalised" if len(comparison.environments) > 1 else "")
 
 
-def _where(comparison: Comparison) -> str:
+def beginning_of_title(comparison: Comparison) -> str:
+    """Return the environments, and a colon."""
     envs = comparison.environments
     where = f"{len(envs)} environments" if len(envs) > 1 else shown_environment(envs[0])
     return f"{where}: " if where else ""
-
-
-_RESAMPLES = 1_000
-
-
-def thresholds(scores: Sequence[Floats]) -> Floats:
-    """Return the scores at which profiles change, with one below and one above all of them."""
-    every = np.unique(np.concatenate(scores))
-    margin = 0.02 * (every[-1] - every[0]) or 1.0
-    return np.concatenate([[every[0] - margin], every, [every[-1] + margin]])
-
-
-def performance_profile(scores: Mapping[str, Floats], at: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the share of runs above each score, averaged over environments, with 95% bootstrap intervals.
-
-    After Agarwal et al., 2021, equation 1 (score distribution).
-
-    Args:
-        scores: by environment, of shape (runs,).
-        at: the scores, of shape (points,).
-
-    Returns:
-        The shares and the bounds of their intervals, which are NaN where an environment has a single run.
-    """
-    larger = [some[:, None] > at for some in scores.values()]  # (runs, points)
-    shares = np.mean([of_env.mean(axis=0) for of_env in larger], axis=0)
-    if min(map(len, larger)) < 2:
-        return shares, np.full(len(at), np.nan), np.full(len(at), np.nan)
-    generator = np.random.default_rng(SEED)
-    drawn = np.mean([_resampled_shares(of_env, generator) for of_env in larger], axis=0)
-    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
-    return shares, low, high
-
-
-def _resampled_shares(larger: NDArray[np.bool_], generator: np.random.Generator) -> Floats:
-    """Return the shares of bootstrap resamples, of shape (resamples, points)."""
-    runs = len(larger)
-    counts = generator.multinomial(runs, np.full(runs, 1 / runs), size=_RESAMPLES)  # (resamples, runs)
-    return np.asarray(counts @ larger / runs, np.float64)

@@ -22,7 +22,7 @@ class GroupResult:
     scores: Mapping[str, Floats]
     """The scores that the statistics are computed from, by environment; of shape (runs,)."""
     iqm: Estimate
-    """Interquartile mean."""
+    """Interquartile mean; its interval is NaN for a single seed, and where all seeds score the same."""
     mean: float
     median: float
     final: float
@@ -73,6 +73,8 @@ class Comparison:
     """Improvements of the other groups over the baseline."""
     notes: tuple[str, ...]
     """Notes on the scores and intervals."""
+    answer: str = ""
+    """Which group has the highest interquartile mean, and how sure it is that it is better, in a few sentences."""
 
     @property
     def environments(self) -> list[str]:

@@ -10,7 +10,6 @@ from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.table import Table as RichTable
 
-from pytorchrl.comparison.improvement import Improvement
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import ScoreName
 from pytorchrl.logging.bootstrap import Estimate
@@ -87,15 +86,19 @@ def _halves(table: Table) -> list[Table]:
     return [first, Table("", [table.columns[0], *table.columns[_COLUMNS_OF_A_HALF:]], rows)]
 
 
-def as_markdown(comparison: Comparison, answer: str = "") -> str:
-    """Format the tables of a comparison, its answer in a sentence where one is given, and its notes in Markdown."""
+def as_markdown(comparison: Comparison, columns: Sequence[str] = ()) -> str:
+    """Format the tables of a comparison, its answer and its notes in Markdown.
+
+    Args:
+        comparison: what is formatted.
+        columns: as for :func:`tables_of`.
+    """
     parts = []
-    for table in tables_of(comparison):
+    for table in tables_of(comparison, columns):
         lines = [table.columns, ["---", *["---:"] * (len(table.columns) - 1)], *table.rows]
         text = "\n".join(f"| {' | '.join(_in_markdown(cell) for cell in line)} |" for line in lines)
         parts.append(f"### {on_one_line(table.title)}\n\n{text}")
-    if answer:
-        parts.append(on_one_line(answer))
+    parts.append(on_one_line(comparison.answer))
     return "\n\n".join([*parts, "\n".join(f"- {on_one_line(note)}" for note in comparison.notes)]) + "\n"
 
 
@@ -152,8 +155,17 @@ def table_of_runs(result: GroupResult) -> Table:
     return Table("Returns of each seed", ["seed", "final", "last ten", "best", "steps", "seconds"], rows)
 
 
-def tables_of(comparison: Comparison) -> list[Table]:
-    """Return the results of each environment, those of all, and the probabilities of improvement."""
+def tables_of(comparison: Comparison, columns: Sequence[str] = ()) -> list[Table]:
+    """Return the results of each environment, those of all, and the probabilities of improvement.
+
+    Args:
+        comparison: what is shown.
+        columns: names of those that follow the group's, in their order; all where there are none. A table without any
+            of them is left out.
+
+    Raises:
+        ValueError: no table has a column of a name.
+    """
     several = len(comparison.environments) > 1
     tables = [
         _results(f"Scores in {shown_environment(env)}" if env else "Scores", comparison.of(env), comparison.score)
@@ -163,7 +175,20 @@ def tables_of(comparison: Comparison) -> list[Table]:
         tables.append(_results("Normalised scores in all environments", comparison.overall, comparison.score))
     if comparison.improvements:
         tables.append(_improvements(comparison))
-    return tables
+    return _with_columns(tables, columns) if columns else tables
+
+
+def _with_columns(tables: Sequence[Table], columns: Sequence[str]) -> list[Table]:
+    known = list(dict.fromkeys(name for table in tables for name in table.columns[1:]))
+    if unknown := [name for name in columns if name not in known]:
+        raise ValueError(f"columns: there is no {unknown[0]!r}; choose from: {'; '.join(known)}")
+    found = []
+    for table in tables:
+        places = [0, *(table.columns.index(name) for name in columns if name in table.columns)]
+        if len(places) > 1:
+            rows = [[row[place] for place in places] for row in table.rows]
+            found.append(Table(table.title, [table.columns[place] for place in places], rows, table.left))
+    return found
 
 
 def shown(value: float) -> str:
@@ -176,20 +201,7 @@ def shown(value: float) -> str:
 
 def shown_interval(estimate: Estimate) -> str:
     """Format the bounds of an interval; empty where there is none."""
-    # Equal scores of few seeds do not show that others would be equal, too.
-    has_width = estimate.has_interval and estimate.low != estimate.high
-    return f"[{shown(estimate.low)}, {shown(estimate.high)}]" if has_width else ""
-
-
-def shown_interval_of_chance(better: Improvement) -> str:
-    """Format the interval of a probability of improvement; empty where the seeds are too few for its lack of width.
-
-    Where every run of a group scores more than those of another, all resamples do.
-    """
-    has_width = better.probability.low != better.probability.high
-    is_trusted = better.seeds_needed is not None and better.seeds >= better.seeds_needed
-    low, high = better.probability.low, better.probability.high
-    return f"[{shown(low)}, {shown(high)}]" if better.probability.has_interval and (has_width or is_trusted) else ""
+    return f"[{shown(estimate.low)}, {shown(estimate.high)}]" if estimate.has_interval else ""
 
 
 def _results(title: str, results: Sequence[GroupResult], score: ScoreName) -> Table:
@@ -219,7 +231,7 @@ def _improvements(comparison: Comparison) -> Table:
         [
             better.name,
             f"{better.probability.value:.2f}",
-            shown_interval_of_chance(better),
+            shown_interval(better.probability),
             str(better.seeds),
             "" if better.seeds_needed is None else str(better.seeds_needed) if better.seeds_needed < 1000 else ">1,000",
             better.conclusion,

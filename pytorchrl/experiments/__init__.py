@@ -2,6 +2,7 @@
 
 from pytorchrl.experiments.callbacks import (
     ActionDifference,
+    AfterSteps,
     Callback,
     EvaluateIn,
     ExportPolicy,
@@ -34,6 +35,7 @@ from pytorchrl.experiments.runs.starting_point import start_from
 
 __all__ = [
     "ActionDifference",
+    "AfterSteps",
     "Callback",
     "CheckpointError",
     "EpisodeFilm",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.evaluation import means_of_reports
 from pytorchrl.terminal import tell
 from storages.transition import OF_ROWS
+
+if TYPE_CHECKING:
+    import wandb
 
 _TOOLKIT_WRITERS = (TensorBoardWriter, WandbWriter)
 
@@ -41,6 +44,16 @@ class Measurements:
         """Latest value of each metric, and "steps" and "seconds"."""
         self._logged = (0, 0.0)
         """Steps and seconds at the last record of training metrics."""
+
+    @property
+    def wandb_run(self) -> "wandb.Run | None":
+        """The wandb run that is logged to; None without one."""
+        return next((writer.run for writer in self._writers if isinstance(writer, WandbWriter)), None)
+
+    @property
+    def _for_others(self) -> str:
+        """How values are logged that are no numbers; "" where only numbers are logged."""
+        return "" if self.wandb_run is None else "; wandb takes others by learner.wandb_run.log({...})"
 
     def begin(self) -> None:
         """Prepare the file for appending; see :meth:`MetricsFile.begin`."""
@@ -66,7 +79,7 @@ class Measurements:
             if name in ("steps", "seconds"):
                 raise ValueError(f"Learner.log: the run itself logs {name!r}; choose another name")
             if not isinstance(value, int | float | np.number):
-                raise ValueError(f"Learner.log: {name!r} must be a number, got {value!r}")
+                raise ValueError(f"Learner.log: {name!r} must be a number, got {value!r}{self._for_others}")
         self.write(steps, seconds, metrics)
 
     def write_training(self, steps: int, seconds: float) -> None:

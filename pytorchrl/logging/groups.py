@@ -63,6 +63,8 @@ def environment(config: Mapping[str, Any]) -> str:
     env = envs.get("env") or ""
     name = str(env.get("callable", "") if isinstance(env, Mapping) else env)
     arguments = envs.get("env_kwargs")
+    if isinstance(env, Mapping) and isinstance(bound := env.get("arguments"), Mapping):
+        arguments = bound if not isinstance(arguments, Mapping) else {**bound, **arguments}
     if name == _ATARI and isinstance(arguments, Mapping) and isinstance(game := arguments.get("game"), str):
         # As the ids that name the game, for which reference returns are known.
         name = f"ALE/{''.join(word.capitalize() for word in game.split('_'))}"
@@ -174,14 +176,21 @@ def _part(run: Run, part: str) -> str:
 
 
 def _folder_names(groups: Sequence[Group]) -> list[str]:
-    """Name each group by the folder that holds only its runs, relative to the deepest folder that holds all."""
+    """Name each group by the folder that holds its runs, relative to the deepest folder that holds all.
+
+    The runs of other groups are not in that folder, or only in subfolders of it.
+    """
     folders = [[run.folder.resolve() for run in group.runs] for group in groups]
     above = _common(folder for of_group in folders for folder in of_group)
     names = []
     for of_group in folders:
         common = _common(of_group)
+        are_seeds = all(folder.parent == common for folder in of_group)
         holds_others = any(
-            other.is_relative_to(common) for others in folders if others is not of_group for other in others
+            other.parent == common if are_seeds else other.is_relative_to(common)
+            for others in folders
+            if others is not of_group
+            for other in others
         )
         folder = of_group[0] if holds_others else common
         name = folder.name if folder == above else str(folder.relative_to(above))

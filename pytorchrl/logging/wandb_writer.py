@@ -113,6 +113,11 @@ class WandbWriter:
         self._keep_id(self._run.id)
         self._keep_labels()
 
+    @property
+    def run(self) -> "wandb.Run":
+        """The wandb run that is logged to."""
+        return self._run
+
     def write(self, steps: int, metrics: Mapping[str, float]) -> None:
         """Log the metrics against environment steps."""
         self._steps = steps

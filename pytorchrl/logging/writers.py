@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 from numpy.typing import NDArray
 
 from pytorchrl.logging.tensorboard_writer import TensorBoardWriter
 from pytorchrl.logging.wandb_writer import WandbWriter
+from storages.component.other_names import OtherNames
 from storages.component.setting import Setting
 
 
@@ -89,7 +90,8 @@ class Wandb(LoggerSetting):
         project: of wandb; None takes that of wandb's settings, or "pytorchrl".
         entity: the user or team; None leaves it to wandb's settings.
         group: of runs that wandb shows together; None takes runs that differ only in their seed.
-        run_name: the name that wandb shows; None takes one such as ``PPO-CartPole-v1-seed-1``.
+        run_name: the name that wandb shows; None takes one such as ``PPO-CartPole-v1-seed-1``. ``train`` with several
+            seeds adds ``-seed-1`` to it, and ``sweep`` the values that it varies, too.
         tags: of the run, beside the names of its algorithm, environment and storage.
     """
 
@@ -100,6 +102,16 @@ class Wandb(LoggerSetting):
     tags: tuple[str, ...] = ()
 
     package = "wandb"
+    other_names: ClassVar[OtherNames] = {
+        "name": {"": "run_name"},
+        "config": {"": "no setting: the composition of the run is its config"},
+        "mode": {"": "WANDB_MODE, a variable of the environment"},
+        "job_type": {"": "WANDB_JOB_TYPE, a variable of the environment"},
+        "notes": {"": "WANDB_NOTES, a variable of the environment"},
+        "dir": {"": "no setting: offline files are in the run folder"},
+        "id": {"": "no setting: the id is kept in the run folder"},
+        "resume": {"": "no setting: a resumed run continues its wandb run"},
+    }
 
     def make_writer(self, log_dir: Path, config: Mapping[str, object], resumed_at: int | None) -> MetricsWriter:
         """Make the writer; a resumed run continues the wandb run."""

@@ -7,10 +7,11 @@ from typing import Any
 from pytorchrl.experiments.runs.composition import COMPOSITION
 from pytorchrl.logging.formats import as_written
 from pytorchrl.logging.groups import Group, grouped
+from pytorchrl.logging.pictures.figure_options import FigureOptions
 from pytorchrl.logging.run_labels import dotted_settings
 from pytorchrl.report.runs import RunRead
 
-_COMPARED = (*COMPOSITION, "target_steps", "callbacks", "max_test_episode_steps")
+_COMPARED = (*COMPOSITION, "target_steps", "callbacks", "max_test_episode_steps", "test_seed")
 _FOLLOWS = ("spaces", "own_classes")
 """Parts of a configuration that follow from the others."""
 
@@ -42,15 +43,24 @@ class Difference:
     """The value of each group; empty where it has no such setting."""
 
 
-def groups_of(runs: Sequence[RunRead]) -> list[RunGroup]:
-    """Group runs by composition."""
+def groups_of(
+    runs: Sequence[RunRead], names: Mapping[str, str] | None = None, order: Sequence[str] = ()
+) -> list[RunGroup]:
+    """Group runs by composition.
+
+    Args:
+        runs: those of the page.
+        names: pairs of a group's own name and the one that is shown.
+        order: the names, as they are shown, of the groups that come first.
+
+    Raises:
+        ValueError: there is no group of a name, or two groups would have the same.
+    """
     if not runs:
         return []
     by_folder = {run.folder: run for run in runs}
-    return [
-        RunGroup(group, [by_folder[run.folder] for run in group.runs])
-        for group in grouped(run.measured for run in runs)
-    ]
+    arranged = FigureOptions(names=names or {}, order=order).arranged(grouped(run.measured for run in runs))
+    return [RunGroup(group, [by_folder[run.folder] for run in group.runs]) for group in arranged]
 
 
 def differences_between(groups: Sequence[RunGroup]) -> list[Difference]:

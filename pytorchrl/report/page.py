@@ -4,7 +4,7 @@ import base64
 import hashlib
 import importlib.util
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +14,10 @@ from pytorchrl.comparison.scores import LAST
 from pytorchrl.logging.groups import title as title_of
 from pytorchrl.logging.run_search import find_runs
 from pytorchrl.report.charts import MOST_POINTS, curves_of
-from pytorchrl.report.groups import differences_between, groups_of, settings_of
+from pytorchrl.report.groups import RunGroup, differences_between, groups_of, settings_of
 from pytorchrl.report.provenance import Failure, failures_of, provenance_of
 from pytorchrl.report.results import evaluations_in, rows_of, statistics_of
-from pytorchrl.report.runs import RunRead, read_runs
+from pytorchrl.report.runs import RunRead, Unreadable, read_runs
 from pytorchrl.report.storage import NO_CHECKPOINT, read_storage, surprising_of
 from pytorchrl.report.videos import videos_of
 from pytorchrl.terminal import printable
@@ -54,7 +54,15 @@ class Limits:
     """Megabytes of a checkpoint whose storage is still read."""
 
 
-def write_report(paths: Sequence[Path], output: Path, title: str | None = None, limits: Limits | None = None) -> Path:
+def write_report(
+    paths: Sequence[Path],
+    output: Path,
+    title: str | None = None,
+    limits: Limits | None = None,
+    *,
+    names: Mapping[str, str] | None = None,
+    order: Sequence[str] = (),
+) -> Path:
     """Write a self-contained HTML page about runs; no run folder is changed.
 
     Args:
@@ -62,6 +70,8 @@ def write_report(paths: Sequence[Path], output: Path, title: str | None = None, 
         output: the page, which ends in ".html".
         title: of the page; None names algorithms and environments.
         limits: of the page's size; None takes the defaults.
+        names: pairs of a group's own name and the one that is shown, as of figures.
+        order: the names, as they are shown, of the groups that come first.
 
     Returns:
         ``output``.
@@ -69,7 +79,7 @@ def write_report(paths: Sequence[Path], output: Path, title: str | None = None, 
     Raises:
         FileNotFoundError: a folder is not there, or there is no run.
         RuntimeError: a package is not installed.
-        ValueError: ``output`` does not end in .html or .htm.
+        ValueError: ``output`` does not end in .html or .htm; there is no group of a name, or two would have the same.
     """
     output = Path(output)
     if output.suffix.lower() not in (".html", ".htm"):
@@ -78,7 +88,9 @@ def write_report(paths: Sequence[Path], output: Path, title: str | None = None, 
     folders = find_runs(paths)
     if not folders:
         raise FileNotFoundError(f"there is no run in {', '.join(map(str, paths)) or 'no folder'}")
-    page = _page(folders, title, limits or Limits())
+    read = list(read_runs(folders))
+    groups = groups_of([run for run in read if isinstance(run, RunRead)], names, order)
+    page = _page(read, groups, title, limits or Limits())
     output.parent.mkdir(parents=True, exist_ok=True)
     with replacing(output) as file:
         file.write(page.encode(errors="replace"))
@@ -91,11 +103,9 @@ def _refuse_missing_packages() -> None:
             raise RuntimeError(f"a report needs the package {package}: {install_command('report')}, or {package} alone")
 
 
-def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
+def _page(read: Sequence[RunRead | Unreadable], groups: Sequence[RunGroup], title: str | None, limits: Limits) -> str:
     from plotly.offline import get_plotlyjs
 
-    read = list(read_runs(folders))
-    groups = groups_of([run for run in read if isinstance(run, RunRead)])
     # All sections have the runs in the order of the groups.
     runs = [run for group in groups for run in group.runs]
     unreadable = [Failure(run.name, run.reason) for run in read if not isinstance(run, RunRead)]

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytorchrl.comparison.answer import answer_of
 from pytorchrl.comparison.comparison import compare_groups
 from pytorchrl.comparison.scores import scores_of
 from pytorchrl.comparison.tables import Table, tables_of
@@ -120,7 +119,7 @@ def statistics_of(groups: Sequence[RunGroup]) -> Statistics:
     except ValueError as error:
         # Some runs have only evaluations, others have none.
         return Statistics([], [str(error)], str(error))
-    return Statistics(tables_of(comparison), comparison.notes, answer_of(comparison))
+    return Statistics(tables_of(comparison), comparison.notes, comparison.answer)
 
 
 def _has_return(run: Run) -> bool:

@@ -74,6 +74,8 @@ class Scheme(Answering, Closing):
         device: of the networks and batches: "cpu", "cuda", "cuda:1", or "auto", the GPU if there is one at the start.
         seed: of all random numbers of the run.
         max_test_episode_steps: the longest episode of an evaluation; a longer one is truncated, with a warning.
+        test_seed: plays the same episodes in all evaluations: number i begins with ``env.reset(seed=test_seed + i)``,
+            so that another policy or rule can be compared in the same ones. None plays others in each.
 
     Raises:
         CompositionError: the parts are incompatible.
@@ -107,6 +109,7 @@ class Scheme(Answering, Closing):
         device: torch.device | str = "cpu",
         seed: int = 0,
         max_test_episode_steps: int = MAX_EPISODE_STEPS,
+        test_seed: int | None = None,
     ) -> None:
         if sources and "main" in sources:
             raise CompositionError("Scheme: the source 'main' is storage_factory; leave it out of sources")
@@ -121,6 +124,8 @@ class Scheme(Answering, Closing):
         self.device = find_device(device)
         self.run_seed = conform_named(seed, CountOrZero, "Scheme: seed")
         max_test_episode_steps = conform_named(max_test_episode_steps, Count, "Scheme: max_test_episode_steps")
+        if test_seed is not None:
+            test_seed = conform_named(test_seed, CountOrZero, "Scheme: test_seed")
         given = (algo_factory, actor_factory, *sources.values(), train_envs_factory, test_envs_factory)
         self.factories: tuple[Factory[Any], ...] = tuple(filter(None, given))
         """The factories that were given."""
@@ -137,6 +142,7 @@ class Scheme(Answering, Closing):
             "device": str(self.device),
             "seed": self.run_seed,
             "max_test_episode_steps": max_test_episode_steps,
+            "test_seed": test_seed,
         }
         """The composition as plain data."""
         self.test_envs = EvaluationEnvs(
@@ -144,6 +150,7 @@ class Scheme(Answering, Closing):
             is_copy=test_envs_factory is None,
             run_seed=self.run_seed,
             max_episode_steps=max_test_episode_steps,
+            test_seed=test_seed,
         )
         """The test environments."""
         self._collection, self._mixed = collection, mixed
@@ -204,9 +211,13 @@ class Scheme(Answering, Closing):
             for name, factory in sources.items()
         }
         """The sources' objects whose state is in checkpoints."""
+        self.action_names = _action_names_in(sources)
+        """Names of discrete actions in the data, in the order of their numbers; none without names."""
+        named = {"action_names": self.action_names} if self.action_names else {}
         self.config["spaces"] = {
             "observation": compact(space_as_data(self.actor.observation_space)),
             "action": compact(space_as_data(self.actor.action_space)),
+            **named,
         }
 
     def _seed_parts(self) -> None:
@@ -456,3 +467,23 @@ class Scheme(Answering, Closing):
 
     def _seed_of(self, *purpose: int) -> np.random.SeedSequence:
         return seed_of(self.run_seed, *purpose)
+
+
+def _action_names_in(sources: Mapping[str, Factory[Storage]]) -> list[str]:
+    """Return the names of discrete actions in the data sets of all sources; none where none has names.
+
+    Raises:
+        CompositionError: two number their actions differently.
+    """
+    found: dict[str, list[str]] = {}
+    for factory in sources.values():
+        if isinstance(factory, DatasetFactory) and (names := factory.action_names()):
+            found[factory.path] = names
+    for path, names in found.items():
+        first, others = next(iter(found.items()))
+        if names != others:
+            raise CompositionError(
+                f"Scheme: {first} and {path} number their actions differently, {', '.join(others)} and "
+                f"{', '.join(names)}; convert both with the same --action-names"
+            )
+    return next(iter(found.values()), [])

@@ -1,10 +1,13 @@
 """Errors about unknown names, with the right one: misspelt, or that of another library."""
 
 import difflib
+import functools
+import inspect
 from abc import ABCMeta
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 OtherNames: TypeAlias = Mapping[str, Mapping[str, str]]
@@ -26,7 +29,9 @@ class AnsweringMeta(ABCMeta):
         def __getattr__(cls, name):
             if any(name in vars(each) for each in cls.__mro__):
                 # A descriptor raised an AttributeError, which Python replaces by that of __getattr__: raise it again.
-                return super().__getattribute__(name)
+                super().__getattribute__(name)
+                # None did: help() asks by this method which attributes are the metaclass's own.
+                raise AttributeError(name)
             answered = {} if name.startswith("_") else cls.other_methods
             raise _missing(f"type object {cls.__name__!r}", name, answered, cls)
 
@@ -60,9 +65,30 @@ def unknown_names(
     if len(hints) == 1:
         ((name, hint),) = hints.items()
         sentence = f"{hint}{' ' if hint.endswith('?') else '. '}There" if hint else "there"
-        return f"{owner}: unknown {kind} {name!r}; {sentence} are {', '.join(known)}"
+        return f"{owner}: unknown {kind} {name!r}; {sentence} are {', '.join(known) or 'none'}"
     listed = ", ".join(f"{name!r} ({hint})" if hint else repr(name) for name, hint in hints.items())
-    return f"{owner}: unknown {kind}s {listed}; there are {', '.join(known)}"
+    return f"{owner}: unknown {kind}s {listed}; there are {', '.join(known) or 'none'}"
+
+
+def naming_arguments(other_names: OtherNames) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let a function refuse unknown arguments with their names here, and with the known ones.
+
+    Args:
+        other_names: those of other libraries.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        known = inspect.signature(function).parameters
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            if unknown := [name for name in kwargs if name not in known]:
+                raise TypeError(unknown_names(function.__name__, "argument", unknown, known, other_names))
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 def here_instead(name: str, declared: Iterable[str], other_names: OtherNames) -> str:

@@ -62,6 +62,10 @@ class RingObserver(Protocol):
         """Called after rows of the ring were overwritten, dropped or loaded."""
         return
 
+    def after_states(self, ring: Ring, transitions: NDArray[np.int64]) -> None:
+        """Called after the recurrent states before live transitions (N,) were replaced, which is a change of rows."""
+        return
+
     def after_resize(self, ring: Ring) -> None:
         """Called after the capacity of the ring has changed, which moves its rows."""
         return

@@ -52,16 +52,16 @@ def join(batches: Sequence[Batch]) -> Batch:
     return joined
 
 
-def split(batch: Batch, errors: Tensor | None) -> Iterator[tuple[Batch, Tensor | None]]:
-    """Yield each storage's rows of a joined batch, with their errors, which have the shape of REW."""
+def split(batch: Batch, of_update: Mapping[str, Tensor]) -> Iterator[tuple[Batch, dict[str, Tensor]]]:
+    """Yield each storage's rows of a joined batch, with those of an update's results, one for each step, by name."""
     start = 0
     for size in batch[SOURCE_SIZES].tolist():
         rows = slice(start, start + size)
         start += size
         if EPISODE in batch:
-            yield _packed_rows(batch, rows, errors)
+            yield _packed_rows(batch, rows, of_update)
         else:
-            yield _padded_rows(batch, rows, errors)
+            yield _padded_rows(batch, rows, of_update)
 
 
 def incompatible_fields(batches: Mapping[str, Batch]) -> list[str]:
@@ -169,14 +169,14 @@ def _join_packed(batches: Sequence[Batch]) -> Batch:
     }
 
 
-def _padded_rows(batch: Batch, rows: slice, errors: Tensor | None) -> tuple[Batch, Tensor | None]:
+def _padded_rows(batch: Batch, rows: slice, of_update: Mapping[str, Tensor]) -> tuple[Batch, dict[str, Tensor]]:
     """Select rows of single transitions, or of sequences."""
     axis = int(MASK in batch)
     part = _changed(batch, lambda field, leaf: _slice(leaf, rows, _axis_of(field, axis)))
-    return part, None if errors is None else _slice(errors, rows, axis)
+    return part, {key: _slice(values, rows, axis) for key, values in of_update.items()}
 
 
-def _packed_rows(batch: Batch, episodes: slice, errors: Tensor | None) -> tuple[Batch, Tensor | None]:
+def _packed_rows(batch: Batch, episodes: slice, of_update: Mapping[str, Tensor]) -> tuple[Batch, dict[str, Tensor]]:
     """Select the steps of some packed episodes, in an order that is packed, too."""
     of = batch[EPISODE][:, 0]
     rows = torch.nonzero((of >= episodes.start) & (of < episodes.stop))[:, 0]
@@ -191,4 +191,4 @@ def _packed_rows(batch: Batch, episodes: slice, errors: Tensor | None) -> tuple[
         SORTED_INDICES: longest_first,
         UNSORTED_INDICES: torch.argsort(longest_first),
     }
-    return part, None if errors is None else errors[rows]
+    return part, {key: values[rows] for key, values in of_update.items()}

@@ -12,7 +12,7 @@ from storages.component.setting import Setting
 from storages.core.sampling.update_errors import tensor_of_errors
 from storages.off_policy.mixed_batches import incompatible_fields, join, split, with_constants
 from storages.storage import Storage
-from storages.transition import EPISODE, ERRORS, INDICES, MASK, RHS, Batch
+from storages.transition import DONE, EPISODE, ERRORS, INDICES, MASK, RHS, Batch
 
 _ROUNDING = 1e-6
 
@@ -132,23 +132,28 @@ class MixedStorage(BatchSource):
         return rows
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Pass each storage its rows of the batch, with their errors; return ``info`` with the storages' metrics.
+        """Pass each storage its rows of the batch, with their errors and states; return ``info`` with their metrics.
 
         A metric ``storage/x`` of a storage becomes ``storage/name/x``.
 
         Raises:
-            ValueError: the errors in ``info`` are not one real number for each row; no priority was changed.
+            ValueError: the errors in ``info`` are not one real number for each row, or the recurrent states not one for
+                each step; no priority and no state was changed.
         """
-        errors = None
+        of_update = {}
         if ERRORS in info:
             of_rows = next(batch[key] for key in (EPISODE, MASK, INDICES) if key in batch)
-            errors = tensor_of_errors(info, tuple(of_rows.shape), _OWNER)
+            of_update[ERRORS] = tensor_of_errors(info, tuple(of_rows.shape), _OWNER)
+        if RHS in info:
+            of_update[RHS] = info[RHS]
+            if tuple(info[RHS].shape[:-1]) != tuple(batch[DONE].shape[:-1]):
+                raise ValueError(
+                    f"{_OWNER}: {RHS} of an update must be one state for each step of the batch, with shape "
+                    f"{tuple(batch[DONE].shape[:-1])} before the last axis, got {tuple(info[RHS].shape)}"
+                )
         said = dict(info)
-        # The storages keep the recurrent states of acting.
-        info = {key: value for key, value in info.items() if key != RHS}
-        for (name, storage), (part, of_part) in zip(self.storages.items(), split(batch, errors), strict=True):
-            of_update = info if of_part is None else {**info, ERRORS: of_part}
-            for key, value in storage.after_gradients(part, of_update).items():
+        for (name, storage), (part, of_part) in zip(self.storages.items(), split(batch, of_update), strict=True):
+            for key, value in storage.after_gradients(part, {**info, **of_part}).items():
                 if key not in info:
                     said[key.replace("storage/", f"storage/{name}/", 1)] = value
         return said

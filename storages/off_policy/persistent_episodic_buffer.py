@@ -75,6 +75,8 @@ class PersistentEpisodicBuffer(PERBuffer):
     stores_slices_whole = False
     example = 'size=100_000, directory="episodes"'
     holds_only_whole_episodes = True
+    # Segments are immutable, and a change in the cache alone would be lost with the next exchange of segments.
+    takes_newer_states = False
 
     def make_log(self, envs: Environments | None) -> StorageLog:
         """Make the store of episodes on disk, the cache in memory, and the log of both."""

@@ -120,6 +120,8 @@ class ReplayBuffer(Storage):
     """Whether an index of episodes is needed even if rows are not episodes."""
     holds_only_whole_episodes: ClassVar[bool] = False
     """Whether the ring holds no step of an episode that has not ended."""
+    takes_newer_states: ClassVar[bool] = True
+    """Whether the recurrent states of an update replace those stored."""
 
     def build(self, device: torch.device | str, actor: Any, algorithm: Discounting, envs: Environments | None) -> None:
         """Make the parts; hyper-parameters are set already."""
@@ -323,8 +325,8 @@ class ReplayBuffer(Storage):
         """Add the batch's mean age in steps and the replay ratio so far to the metrics; update the sampler.
 
         Recurrent states under RHS replace those stored before the steps of sequences and episodes, but for first steps.
-        A storage keeps those of acting where it has a ``directory``, keeps observations on the device, or changes
-        goals.
+        A storage that changes goals keeps those of acting, because an update's follow from the changed goals. With a
+        ``directory``, they are on disk with the next state, :meth:`flush` or :meth:`close`.
         """
         if RHS in info:
             self._replace_states(batch, info[RHS])
@@ -337,7 +339,7 @@ class ReplayBuffer(Storage):
         return {**info, **metrics, **self.sampler.after_update(batch, info)}
 
     def _replace_states(self, batch: Batch, states: torch.Tensor) -> None:
-        if self.directory is not None or self.keep_on_device or self.relabeler is not None:
+        if not self.takes_newer_states or self.relabeler is not None:
             return
         if MASK not in batch and EPISODE not in batch:
             raise ValueError(f"{type(self).__name__}: the {RHS} of an update are states of sequences or episodes only")
@@ -350,8 +352,9 @@ class ReplayBuffer(Storage):
         transitions, continues = continued_steps(batch, self.ring.envs)
         # Others may have been inserted since the batch was drawn.
         replaced = continues & (transitions >= self.ring.start)
-        self._prefetcher.cancel()
+        self.observers.before_change(rows=True)
         self.ring.replace_states(transitions[replaced], states.numpy(force=True)[replaced])
+        self.observers.after_states(transitions[replaced])
 
     @property
     def mass(self) -> Mass:

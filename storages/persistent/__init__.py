@@ -4,8 +4,9 @@ Every replay storage takes ``directory=``. A *write-ahead log* then observes its
 ``commit_every * 2 / 3`` steps it appends a *record* with the new steps, their priorities, counters and the state of the
 random generator, which is one commit. The ring stays in memory, and batches are sampled from it. *Recovery* replays the
 log into an empty ring: a storage made again with the same directory has the state of the last commit, and samples the
-same next batch. Log files are deleted once neither the ring nor a *pinned* commit, to which a checkpoint refers, needs
-them.
+same next batch. Recurrent states that updates have replaced are those of the last commit that was asked for, by a
+checkpoint, ``flush()`` or ``close()``. Log files are deleted once neither the ring nor a *pinned* commit, to which a
+checkpoint refers, needs them.
 
 :class:`storages.off_policy.persistent_episodic_buffer.PersistentEpisodicBuffer` stores whole episodes, more than fit
 into memory, like a log-structured merge tree without compaction. The steps of unfinished episodes are in a *memtable*,

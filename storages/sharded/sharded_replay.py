@@ -156,6 +156,8 @@ class ShardedReplay(BatchSource):
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Queue a priority update with the errors in ``info``; return ``info`` with metrics of all shards.
 
+        Shards keep the recurrent states of acting: states in ``info``, as much data as a batch, are not sent to them.
+
         Raises:
             ValueError: shards have priorities, but ``info`` does not have one finite error for each row of the batch,
                 or the batch is of another storage. Values on a GPU are checked by a later draw.

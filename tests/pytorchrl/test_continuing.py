@@ -1,5 +1,7 @@
 """A stopped run prints a command or lines of a script that do continue it."""
 
+import functools
+import json
 import os
 import re
 import signal
@@ -12,7 +14,7 @@ import gymnasium as gym
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.experiments.runs import checkpoint
+from pytorchrl.experiments.runs import checkpoint, user_modules
 from pytorchrl.experiments.runs.continuation import how_to_continue
 from tests.support import warm_interpreter
 from tests.support.compositions import dqn_scheme
@@ -86,7 +88,7 @@ class ReplayBuffer(prl.ReplayBuffer):
 gymnasium.register("Mine-v0", entry_point=Mine)
 envs = {
     "Mine": (Mine,),
-    "functools.partial(<function make>, length=4)": (functools.partial(make, length=4),),
+    "make": (functools.partial(make, length=4),),
     "<__main__.Makes object>": (Makes(),),
     "a lambda, the environment Mine-v0": ("Mine-v0", 1, {"wrappers": [lambda env: env]}),
     "ReplayBuffer, the environment Mine-v0": ("Mine-v0",),
@@ -102,7 +104,7 @@ learner.run()
 """
 OWN_PARTS = [
     "Mine",
-    "functools.partial(<function make>, length=4)",
+    "make",
     "<__main__.Makes object>",
     "a lambda, the environment Mine-v0",
     "ReplayBuffer, the environment Mine-v0",
@@ -178,6 +180,7 @@ def test_a_composition_of_the_toolkits_parts_is_continued_by_the_command() -> No
         {"algorithm": OwnDQN.create_factory()},
         {"storage": prl.PERBuffer.create_factory(size=10, alpha=OwnSchedule(0.1, 0.2))},
         {"envs": prl.VecEnv.create_factory("CartPole-v1", wrappers=[Own, "FlattenObservation"])},
+        {"envs": prl.VecEnv.create_factory("CartPole-v1", wrappers=[functools.partial(Own)])},
     ],
 )
 def test_a_part_of_a_module_is_continued_by_the_command_that_imports_the_module(part: dict[str, Any]) -> None:
@@ -190,6 +193,7 @@ def test_parts_that_the_command_cannot_create_are_named() -> None:
 
     for named, env, wrappers in (
         ("Inside", Inside, []),
+        (f"functools.partial({Counter!r}, 4)", functools.partial(Counter, 4), []),
         ("the wrapper RecordVideo", "CartPole-v1", [("RecordVideo", {"video_folder": "videos"})]),
     ):
         envs = prl.VecEnv.create_factory(env, wrappers=wrappers)
@@ -201,7 +205,7 @@ def test_parts_that_the_command_cannot_create_are_named() -> None:
 def test_a_class_of_a_script_is_not_mistaken_for_the_toolkits_class_of_the_same_name(tmp_path: Path) -> None:
     own = type("DQN", (prl.DQN,), {"__module__": "__main__"})
     scheme = dqn_scheme()
-    scheme.factories = (own.create_factory(),)  # type: ignore[attr-defined]
+    scheme.factories = (own.create_factory(), *scheme.factories[1:])  # type: ignore[attr-defined]
     prl.Learner(scheme, 60, tmp_path / "run").run()
     # In another process, only the toolkit's class has this name.
     own.__name__ = "Other"
@@ -209,3 +213,41 @@ def test_a_class_of_a_script_is_not_mistaken_for_the_toolkits_class_of_the_same_
         prl.CompositionError, match="composed with the class DQN of a script; import the module that defines it"
     ):
         prl.Learner.resume(tmp_path / "run")
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Register an id, as a module of a user's does when it is imported."""
+    monkeypatch.setitem(gym.registry, "Mine-v0", gym.envs.registration.EnvSpec("Mine-v0", entry_point=Counter))
+    return "Mine-v0"
+
+
+def test_a_run_resumed_from_its_folder_alone_is_continued_so(
+    registered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # As in an interactive session, or a script without a guard.
+    monkeypatch.setattr(user_modules, "_script", lambda: None)
+    run = tmp_path / "run"
+    with prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(registered)), 60, run) as learner:
+        learner.run()
+    assert f"train on: prl.Learner.resume({str(run)!r}, scheme=scheme, target_steps=120)" in capsys.readouterr().out
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(config | {"imports": ["mine"]}))
+    with prl.Learner.resume(run, target_steps=80) as learner:
+        learner.run()
+    assert f"train on: prl.Learner.resume({str(run)!r}, target_steps=160)" in capsys.readouterr().out
+    with prl.Learner.resume(run, target_steps=100, callbacks=[prl.StopAfter(minutes=1e-9)]) as learner:
+        learner.run()
+    stopped = f"continue in a script with the same imports:\n  learner = prl.Learner.resume({str(run)!r})\n"
+    assert stopped in capsys.readouterr().out
+    assert json.loads((run / "config.json").read_text())["imports"] == ["mine"]
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", Counter, "Mine-v0"])
+@pytest.mark.usefixtures("registered")
+def test_play_is_offered_only_where_the_environment_renders(
+    env: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(env)), 60, tmp_path / "run") as learner:
+        learner.run()
+    assert ("  play: " in capsys.readouterr().out) == (env == "CartPole-v1")

@@ -43,7 +43,8 @@ def test_parts_of_a_script_train_and_are_continued_exactly_and_only_by_the_scrip
 
     refused = run_python(tmp_path, "-c", RESUME_ALL, "runs").splitlines()
     remedy = (
-        "import the module that defines it, by --import MODULE, or make the scheme in a script and pass it: "
+        "import the module that defines it, before this call in Python, by --import MODULE in a command, or make the "
+        "scheme in a script and pass it: "
         "Learner.resume(log_dir, scheme=scheme), or Learner(scheme, ...)"
     )
     parts = {name: f"class {name} of a script" for name in own_parts.SCHEMES}
@@ -85,7 +86,7 @@ def test_a_part_of_a_script_acts_and_learns(name: str) -> None:
         (own_parts.FittedValues, {"learning_rate": 0.1}, "FittedValues: unknown .* here it is lr"),
         (own_parts.SpectralActor, {"power_iteration": 1}, "SpectralActor: unknown .* did you mean 'power_iterations'"),
         (own_parts.ClippingBuffer, {"size": 9, "klip": 1.0}, "ClippingBuffer: unknown .* did you mean 'clip'"),
-        (own_parts.Lion, {"beta3": 1.0}, "unexpected keyword argument 'beta3'"),
+        (own_parts.Lion, {"beta3": 1.0}, "Lion: unknown argument 'beta3'"),
     ],
 )
 def test_a_misspelt_hyper_parameter_of_a_users_class_is_refused_with_the_right_name(

@@ -1,24 +1,60 @@
 """Compose a scheme of an algorithm and an environment in one call, with the defaults of `train`."""
 
+import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ParamSpec
 
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.agent.algorithms.refusals import algorithm_of
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.agent.other_names import SCHEME_NAMES
+from pytorchrl.agent.other_names import OF_PARTS, SCHEME_NAMES
+from pytorchrl.agent.other_names.calls import environment_of
 from pytorchrl.commands.composition.description import KINDS, merge_descriptions
-from pytorchrl.commands.composition.parts import make_parts, part_named
+from pytorchrl.commands.composition.parts import actor_for, make_parts, part_named, storage_class
 from pytorchrl.commands.composition.presets import fit_preset, preset_of, replaced_settings
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import tell
 from storages import Storage
+from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Factory
-from storages.component.other_names import here_instead
+from storages.component.other_names import here_instead, hint_for
+from storages.component.setting import text_of
+
+_LONGEST_VALUE = 40
+"""Characters of a value that an error repeats."""
 
 
+P = ParamSpec("P")
+
+
+def _refusing_policies(compose: Callable[P, Scheme]) -> Callable[P, Scheme]:
+    """Refuse the name of a policy beside the algorithm and the environment, which other libraries take."""
+
+    @functools.wraps(compose)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Scheme:
+        if len(args) > _NUM_PLACES:
+            cls = algorithm_of(args[0])
+            algorithm = "PPO" if cls is None else cls.__name__
+            env = environment_of(args[1:], {}) or "CartPole-v1"
+            raise TypeError(
+                f"compose takes an algorithm and an environment, and {args[1:]!r} were given after the algorithm; the "
+                f'observation space chooses the networks, and actor= changes them: prl.compose("{algorithm}", "{env}", '
+                f'actor={{"hidden_sizes": (64, 64)}})'
+            )
+        return compose(*args, **kwargs)
+
+    return call
+
+
+_NUM_PLACES = 2
+"""Arguments that are given by their place: the algorithm and the environment."""
+
+
+@_refusing_policies
 def compose(
     algorithm: str | type[Algorithm] | Factory[Algorithm] | Mapping[str, Any],
     env: str | Callable[..., Any] | Factory[VecEnv] | Mapping[str, Any],
@@ -33,9 +69,9 @@ def compose(
 
     Parts are given by name, as on the command line, or as factories. An algorithm given by name or class takes the
     hyper-parameters of the preset for the environment, if there is one (see docs/presets.md), as in `train`; one given
-    as a factory keeps its own, and no preset is used. The scheme's `config` shows what was chosen. A factory of
-    environments, or `wrappers` and `env_kwargs` of a dict, replace those of the preset, which is then said. Callbacks
-    of a preset, such as the resets of BBF for Atari, are a learner's, and not part of the scheme.
+    as a factory keeps its own, and no preset is used, which is said. The scheme's `config` shows what was chosen. A
+    factory of environments, or `wrappers` and `env_kwargs` of a dict, replace those of the preset, which is then said.
+    Callbacks of a preset, such as the resets of BBF for Atari, are a learner's, and not part of the scheme.
 
     A dict has the hyper-parameters that differ from the preset's or the default ones, and the name of the class or of
     the environment: ``compose({"name": "PPO", "lr": 1e-3}, env, actor={"hidden_sizes": (64, 64)})``. That of an actor
@@ -59,14 +95,6 @@ def compose(
         raise ValueError(
             "compose: num_envs conflicts with the factory given as env; set it there: create_factory(..., num_envs=...)"
         )
-    known = {**inspect.signature(compose).parameters, **inspect.signature(Scheme).parameters}
-    if unknown := sorted(others.keys() - inspect.signature(Scheme).parameters.keys()):
-        hints = {name: here_instead(name, known, SCHEME_NAMES) for name in unknown}
-        known_hints = ", ".join(hint if len(hints) == 1 else f"{name}: {hint}" for name, hint in hints.items() if hint)
-        way_out = (
-            "hyper-parameters are arguments of factories, such as prl.compose(prl.PPO.create_factory(lr=1e-3), env)"
-        )
-        raise TypeError(f"compose: there is no argument {', '.join(unknown)}; {known_hints or way_out}")
     given = {"algorithm": algorithm, "actor": actor, "storage": storage, "env": env}
     factories = {kind: part for kind, part in given.items() if isinstance(part, Factory)}
     chosen = {
@@ -74,13 +102,29 @@ def compose(
     }
     if num_envs is not None:
         chosen["env"]["num_envs"] = num_envs
-    preset, preset_name = dict[str, Any](), None
-    if "algorithm" in chosen:
-        made = env.hyper_parameters["env"] if isinstance(env, Factory) else chosen["env"].get("name")
-        preset, preset_name = preset_of(part_named(Algorithm, chosen["algorithm"]["name"]), str(made))
-    parts = make_parts(
-        merge_descriptions(fit_preset(preset, chosen), chosen, {"preprocessing": preprocessing}), factories
-    )
+    made = env.hyper_parameters["env"] if isinstance(env, Factory) else chosen["env"].get("name")
+    cls = algorithm.cls if isinstance(algorithm, Factory) else part_named(Algorithm, chosen["algorithm"]["name"])
+    preset, preset_name = preset_of(cls, str(made))
+    if isinstance(algorithm, Factory):
+        if preset_name is not None:
+            tell(
+                f"compose: the preset {preset_name} is not used, as algorithm is a factory; a dict changes some of its "
+                f'hyper-parameters: {{"name": "{cls.__name__}", ...}}'
+            )
+        preset, preset_name = {}, None
+    whole = merge_descriptions(fit_preset(preset, chosen), chosen, {"preprocessing": preprocessing})
+    if unknown := sorted(others.keys() - _of_scheme().keys()):
+        storage_cls = storage.cls if isinstance(storage, Factory) else storage_class(whole, cls)
+        actor_name = whole["actor"].get("name")
+        actor_cls = actor_for(storage_cls) if actor_name is None else part_named(Actor, actor_name)
+        classes = {
+            "algorithm": cls,
+            "env": VecEnv,
+            "storage": storage_cls,
+            "actor": actor.cls if isinstance(actor, Factory) else actor_cls,
+        }
+        raise TypeError(_unknown_arguments({name: others[name] for name in unknown}, given, classes))
+    parts = make_parts(whole, factories)
     replaced = replaced_settings(preset, env.hyper_parameters if isinstance(env, Factory) else chosen["env"])
     count = preset.get("env", {}).get("num_envs")
     if isinstance(env, Factory) and count not in (None, env.hyper_parameters["num_envs"]):
@@ -93,6 +137,86 @@ def compose(
     return Scheme(parts.algorithm, parts.actor, parts.storage, parts.envs, **others)
 
 
+def _unknown_arguments(unknown: Mapping[str, Any], given: Mapping[str, Any], classes: Mapping[str, type[Any]]) -> str:
+    """Return the message of the error about unknown arguments, with the call that hyper-parameters belong in.
+
+    Args:
+        unknown: arguments by their names.
+        given: the parts, as they were given.
+        classes: of the parts.
+    """
+    declared = {part: hyper_parameters_of(cls) for part, cls in classes.items()}
+    known = {**inspect.signature(compose).parameters, **_of_scheme()}
+    of_parts: dict[str, dict[str, str]] = {}
+    hints = dict[str, str]()
+    for name, value in unknown.items():
+        hint, here, text = "", name, _short(value)
+        if not any(name in names for names in declared.values()):
+            hint = "" if name in OF_PARTS else here_instead(name, known, SCHEME_NAMES)
+            hint = hint or _hint_of_parts(name, classes) or here_instead(name, known, SCHEME_NAMES)
+            renamed = _HERE.match(hint)
+            here, text = (renamed[1], text if renamed.end() == len(hint) else "...") if renamed else (name, "...")
+        part = next((part for part, names in declared.items() if here in names), None)
+        if part is not None and here not in known:
+            of_parts.setdefault(part, {})[here] = text
+        if hint:
+            hints[name] = hint
+    said = [hint if len(unknown) == 1 else f"{name}: {hint}" for name, hint in hints.items()]
+    if of_parts or not said:
+        example = of_parts or {"algorithm": {"lr": "0.001"}}
+        call = [_argument(part, given[part], example.get(part, {}), classes[part]) for part in classes]
+        said.append(
+            f"hyper-parameters are given in a dict of their part, which keeps those of a preset: "
+            f"prl.compose({', '.join(filter(None, call))})"
+        )
+    return f"compose: there is no argument {', '.join(unknown)}; {'; '.join(said)}"
+
+
+def _of_scheme() -> Mapping[str, inspect.Parameter]:
+    """Return the arguments of schemes that are passed on: all but the factories, which are made here."""
+    parameters = inspect.signature(Scheme).parameters
+    return {
+        name: one for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY or name == "test_envs_factory"
+    }
+
+
+_HERE = re.compile(r"here it is (\w+)")
+"""Begins a hint with the name here."""
+
+
+def _hint_of_parts(name: str, classes: Mapping[str, type[Any]]) -> str:
+    """Return what a hyper-parameter of another library is here, by the classes of the parts; "" if none knows it."""
+    for cls in classes.values():
+        if hint := hint_for(name, hyper_parameters_of(cls), cls.other_names):
+            return hint.removesuffix(". ")
+    return ""
+
+
+def _short(value: Any) -> str:
+    text = text_of(value)
+    return "..." if len(text) > _LONGEST_VALUE or callable(value) else text
+
+
+def _argument(kind: str, part: Any, settings: Mapping[str, str], cls: type[Any]) -> str:
+    """Return an argument of a call as code, with further settings of the part; "" where it may be left out."""
+    prefix = "" if kind in ("algorithm", "env") else f"{kind}="
+    if isinstance(part, Factory):
+        return f"{prefix}prl.{cls.__name__}.create_factory({', '.join(['...', *map('='.join, settings.items())])})"
+    if part is None and not settings:
+        return ""
+    described = dict(part) if isinstance(part, Mapping) else {} if part is None else {"name": part}
+    name = described.pop("name", None)
+    shown = getattr(name, "__name__", name)
+    is_alone = not settings and not described
+    if isinstance(name, str) and is_alone:
+        return f'{prefix}"{name}"'
+    if is_alone:
+        return f"{prefix}{shown}"
+    named = {} if name is None else {"name": f'"{shown}"' if kind != "env" or isinstance(name, str) else str(shown)}
+    pairs = [f'"{key}": {text}' for key, text in (named | dict(settings)).items()]
+    return f"{prefix}{{{', '.join([*pairs, *(['...'] if described else [])])}}}"
+
+
 def _described(kind: str, part: Any) -> dict[str, Any]:
     """Return a part that is no factory as a description: its name and its hyper-parameters."""
     described = dict(part) if isinstance(part, Mapping) else {"name": part}
@@ -103,9 +227,11 @@ def _described(kind: str, part: Any) -> dict[str, Any]:
         described["name"] = _whole_name(KINDS[kind], name)
     elif name is not None or kind in ("algorithm", "env"):
         example, maker = _EXAMPLES[kind]
+        under = described.get(kind)
+        way_out = "" if under is None else f'; write {{"name": {getattr(under, "__name__", repr(under))}, ...}}'
         raise TypeError(
             f"compose: {kind} must be a name such as {example!r}, {maker}, a factory, or a dict with its name and "
-            f'hyper-parameters, such as {{"name": {example!r}}}, got {part!r}'
+            f'hyper-parameters, such as {{"name": {example!r}}}, got {part!r}{way_out}'
         )
     return described
 

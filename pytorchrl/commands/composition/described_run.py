@@ -2,7 +2,9 @@
 
 import argparse
 import difflib
+import inspect
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,17 +45,29 @@ from pytorchrl.commands.composition.presets import fit_preset, no_preset, preset
 from pytorchrl.experiments.callbacks import AfterSteps, Callback
 from pytorchrl.experiments.finished_runs import has_finished
 from pytorchrl.experiments.runs import storage_paths
+from pytorchrl.experiments.runs.composition import class_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import function_named, import_modules
-from pytorchrl.logging.writers import LOGGERS, Logger, LoggerSetting
+from pytorchrl.logging.writers import LOGGERS, Logger, LoggerSetting, Wandb
 from pytorchrl.scheme import Scheme
+from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import tell
 from storages.component.factory import Factory
 from storages.persistent.commits import has_commits
 from storages.storage import Storage
 
 _PROGRAM = "python -m pytorchrl train"
-_FILE_SETTINGS = ("seeds", "device", "log_dir", "log_to", "checkpoint_every", "callbacks", "from", *DATA_SETTINGS)
+_FILE_SETTINGS = (
+    "seeds",
+    "device",
+    "test_seed",
+    "log_dir",
+    "log_to",
+    "checkpoint_every",
+    "callbacks",
+    "from",
+    *DATA_SETTINGS,
+)
 _EPILOG = (
     "Values are written as in Python: numbers, words, lists such as 64,64, and settings such as "
     "'LinearSchedule(1e-3, 0)', 'Adam(eps=1e-4)' or 'Sequences(20, burn_in=5)'. If there is a preset for the algorithm "
@@ -79,7 +93,22 @@ class DescribedRun:
 
     @property
     def log_dir(self) -> Path:
-        """The folder of the runs of all seeds."""
+        """The folder of the runs of all seeds; each trial of a wandb sweep has one of its own, named after it."""
+        of_sweep = _of_a_wandb_sweep()
+        default = self.sweep_folder if of_sweep else self._default_folder
+        given = self.settings.get("log_dir")
+        if self.parent_process is not None and given:
+            # A trial of our sweep, which has chosen the folder, although an agent of wandb may have started that.
+            return Path(given)
+        return Path(given or default).joinpath(*of_sweep)
+
+    @property
+    def sweep_folder(self) -> Path:
+        """The folder of a sweep's trials, beside those of other runs, which comparisons do not take for trials."""
+        return self._default_folder.with_name(f"sweep-{self._default_folder.name}")
+
+    @property
+    def _default_folder(self) -> Path:
         if self.parts.env_name is None:
             # Without environments a run learns from data alone.
             name = Path(self.settings["data"]).stem
@@ -87,8 +116,7 @@ class DescribedRun:
             name = self.parts.env_name.replace("/", "-")
         kinds = [] if self.data is None else ["online"] * self.data.online + ["offline"] * self.data.is_offline
         kinds += ["continued"] if self.settings.get("from") else []
-        folder = Path("runs") / "-".join([self.parts.algorithm.name, name, *kinds])
-        return Path(self.settings.get("log_dir") or folder.joinpath(*_of_a_wandb_sweep()))
+        return Path("runs") / "-".join([self.parts.algorithm.name, name, *kinds])
 
     @property
     def seeds(self) -> list[int]:
@@ -101,7 +129,24 @@ class DescribedRun:
 
     def scheme(self, seed: int) -> Scheme:
         """Make the scheme of the run of a seed; a storage on disk is that run's alone."""
-        return Scheme(**self._scheme_arguments(seed), device=self.settings.get("device") or "cpu", seed=seed)
+        device, test_seed = self.settings.get("device") or "cpu", self.settings.get("test_seed")
+        return Scheme(**self._scheme_arguments(seed), device=device, seed=seed, test_seed=test_seed)
+
+    def loggers(self, seed: int) -> list[Logger] | None:
+        """Return the loggers of the run of a seed, whose names in wandb differ; None where none are named."""
+        made = make_loggers(self.settings)
+        if made is None or (len(self.seeds) == 1 and self.parent_process is None):
+            return made
+        return [
+            replace(one, run_name=self._name_in_wandb(one.run_name, seed))
+            if isinstance(one, Wandb) and one.run_name is not None
+            else one
+            for one in made
+        ]
+
+    def _name_in_wandb(self, given: str, seed: int) -> str | None:
+        # A sweep has named the trial by a variable, after the given name and the values that it varies.
+        return f"{given}-seed-{seed}" if self.parent_process is None else None
 
     def has_finished(self, seed: int) -> bool:
         """Return whether the run of a seed is there, with this composition, and has finished; nothing is made."""
@@ -280,9 +325,21 @@ def _make_callback(text: Any) -> Callback:
     if not isinstance(made, Callback):
         raise ValueError(
             f"--callbacks: {text!r} is neither a callback with its arguments, such as StopAtReturn(475), nor a "
-            f"function of a module that --import names"
+            f"function of a module that --import names{_with_arguments(made)}"
         )
     return made
+
+
+def _with_arguments(name: Any) -> str:
+    """Return what to write where the class of a callback was named without its arguments; "" otherwise."""
+    try:
+        cls = class_named(name) if isinstance(name, str) else object
+    except CompositionError:
+        return ""
+    if not issubclass(cls, Callback):
+        return ""
+    needs_some = any(parameter.default is parameter.empty for parameter in inspect.signature(cls).parameters.values())
+    return f"; write {shlex.quote(f'{name}(...)' if needs_some else f'{name}()')}"
 
 
 def _parser(add_help: bool) -> PartsParser:
@@ -310,6 +367,12 @@ def _parser(add_help: bool) -> PartsParser:
         "--seeds", "--seed", type=int, nargs="+", metavar="INT", help="seeds, a run for each (default: 1)"
     )
     parser.add_argument("--device", metavar="DEVICE", help="cpu, cuda or auto (default: cpu)")
+    parser.add_argument(
+        "--test-seed",
+        type=int,
+        metavar="INT",
+        help="seed of the first episode of each evaluation, all of which then play the same episodes",
+    )
     parser.add_argument(
         "--log-dir", type=Path, metavar="FOLDER", help="folder of the runs (default: runs/ALGORITHM-ENV)"
     )

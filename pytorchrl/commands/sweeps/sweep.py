@@ -38,7 +38,7 @@ def sweep(arguments: Sequence[str]) -> None:
     if not given.vary:
         parser.error("name a hyper-parameter to vary: --vary algorithm.lr 1e-3 3e-4")
     described = described_run(of_train)
-    log_dir = given.log_dir or described.log_dir.with_name(f"sweep-{described.log_dir.name}")
+    log_dir = given.log_dir or described.sweep_folder
     seeds = check_settings({"seeds": given.seeds})["seeds"] or described.seeds
     vary = _varied(given.vary)
     ranges = [name for name, values in vary.items() if any(range_of(value) for value in values)]
@@ -54,7 +54,7 @@ def sweep(arguments: Sequence[str]) -> None:
         tell("Stopped; run the same command again to continue.")
         raise SystemExit(STOPPED) from None
     if failed:
-        raise RuntimeError(f"{failed} of {number} runs failed; output.txt in their folders says why")
+        raise RuntimeError(f"{failed} of {number} runs failed; output.txt in the folder of a trial says why")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytorchrl.commands.composition.described_run import described_run
-from pytorchrl.commands.composition.parts import RunParts
+from pytorchrl.commands.composition.described_run import DescribedRun, described_run, make_loggers
 from pytorchrl.commands.shared import STOPPED
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.logging import read_evaluations
 from pytorchrl.logging.run_labels import LONGEST_TAG
+from pytorchrl.logging.writers import Wandb
 from storages.persistent.log.lock import InUseError, Lock
 from storages.system_calls import NoLocksError
 
@@ -83,7 +83,7 @@ def train(trial: Trial, of_train: Sequence[str], should_prune: Callable[[], bool
     command = [sys.executable, "-m", "pytorchrl", "train", *arguments]
     with (trial.folder / "output.txt").open("ab") as output:
         # A process for each core, rather than all cores for each process.
-        environment = {"OMP_NUM_THREADS": "1"} | dict(os.environ) | _labels_in_wandb(trial, described.parts)
+        environment = {"OMP_NUM_THREADS": "1"} | dict(os.environ) | _labels_in_wandb(trial, described)
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
         while True:
             with suppress(subprocess.TimeoutExpired):
@@ -97,7 +97,7 @@ def train(trial: Trial, of_train: Sequence[str], should_prune: Callable[[], bool
                 return process.wait()
 
 
-def _labels_in_wandb(trial: Trial, parts: RunParts) -> dict[str, str]:
+def _labels_in_wandb(trial: Trial, described: DescribedRun) -> dict[str, str]:
     """Return variables by which wandb shows what a trial varies; name and tags of the user are extended."""
     given = {name: _short(value) for name, value in trial.values.items()}
     short = {name.rpartition(".")[2]: value for name, value in given.items()}
@@ -105,7 +105,10 @@ def _labels_in_wandb(trial: Trial, parts: RunParts) -> dict[str, str]:
     # Tags are separated by commas, and those of wandb are not longer.
     tags = [f"{name}={value}".replace(",", " ")[:LONGEST_TAG] for name, value in varied.items()]
     values = ",".join(f"{name}={value}" for name, value in varied.items())
-    title = os.environ.get("WANDB_NAME") or "-".join(filter(None, (parts.algorithm.name, parts.env_name)))
+    named = (one.run_name for one in make_loggers(described.settings) or () if isinstance(one, Wandb))
+    parts = described.parts
+    usual = "-".join(filter(None, (parts.algorithm.name, parts.env_name)))
+    title = next(filter(None, named), None) or os.environ.get("WANDB_NAME") or usual
     return {
         "WANDB_NAME": f"{title.replace('/', '-')}-{values}-seed-{trial.seed}",
         "WANDB_TAGS": ",".join([*filter(None, [os.environ.get("WANDB_TAGS")]), *tags]),

@@ -1,40 +1,62 @@
 """The callbacks of a run, by the events on which they are called."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun
+from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
 from pytorchrl.experiments.callbacks.evaluating import EvaluateIn
 from pytorchrl.experiments.runs.composition import made_of, refuse_to_import
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.evaluation import Evaluation, evaluation_from
+from storages.component.hyper_parameters import Count
 from storages.component.setting import text_of
 
 
 @dataclass(eq=False)
 class AfterSteps(Callback):
-    """Calls a function after each step; ``callbacks=[function]`` makes one.
+    """Calls a function after each phase of collection and its updates; ``callbacks=[function]`` makes one.
+
+    A phase is a rollout, or the steps between two updates, of all copies of the environment: the number of steps need
+    not take the value of a multiple of ``every``, and the function is called after the phase that reaches it.
 
     Args:
         function: called with the learner. A true return value stops the run; a string is the reason, which is printed
             after the word "because".
+        every: steps between calls, at the least; None calls it after each phase.
     """
 
     function: Callable[..., object]
+    every: Count | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._called_at = 0
 
     def on_step(self, learner: TrainingRun) -> None:
-        """Call the function, and stop the run if it returns a true value."""
+        """Call the function if it is due, and stop the run if it returns a true value."""
+        before, self._called_at = self._called_at, learner.scheme.steps
+        if self.every is not None and not is_due(self.every, before, self._called_at):
+            return
         said = self.function(learner)
         if said:
             learner.stop(said if isinstance(said, str) else f"{text_of(self.function)} returned a true value")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the steps until which calls were made."""
+        return {"called_at": self._called_at}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`."""
+        self._called_at = state["called_at"]
 
 
 class Callbacks:
     """The callbacks of a learner, in their order.
 
     Args:
-        callbacks: the callbacks; a function is called after each step, as by :class:`AfterSteps`.
+        callbacks: the callbacks; a function is called after each phase of collection, as by :class:`AfterSteps`.
 
     Raises:
         TypeError: one is neither a :class:`Callback` nor a function, or is given twice.
@@ -47,6 +69,8 @@ class Callbacks:
         for number, callback in enumerate(callbacks):
             if not isinstance(callback, Callback) and (isinstance(callback, type) or not callable(callback)):
                 raise TypeError(f"Learner: callbacks[{number}] must be a Callback or a function, got {callback!r}")
+            if not isinstance(callback, Callback):
+                _refuse_other_parameters(callback, f"Learner: callbacks[{number}]")
             if any(callback is other for other in callbacks[:number]):
                 raise TypeError(f"Learner: callbacks[{number}] is given twice: {callback!r}; make one for each use")
         names = [callback.name for callback in callbacks if isinstance(callback, EvaluateIn)]
@@ -134,6 +158,25 @@ class Callbacks:
                     left.remove(saved)
                     break
         self._due = [due[number] for number in sorted(due)]
+
+
+def _refuse_other_parameters(function: Callable[..., object], where: str) -> None:
+    """Refuse a function that cannot be called with the learner alone, as that of another library's callback.
+
+    Raises:
+        TypeError: it takes no argument, or needs more than one.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # not known of some functions in C
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise TypeError(
+            f"{where} must take one argument, the learner, got {text_of(function)}{signature}; it ends the run by "
+            f"returning the reason"
+        ) from None
 
 
 _WAY_OUT = (

@@ -8,7 +8,9 @@ from typing import Any
 
 from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
 from pytorchrl.experiments.policies.policy_export import SUFFIXES, export_policy
+from pytorchrl.experiments.policies.wrapped_actions import action_wrappers, warning_of
 from pytorchrl.run_files import RunFiles
+from pytorchrl.terminal import tell
 from storages.component.hyper_parameters import Count
 from storages.files import refuse_link
 
@@ -74,10 +76,20 @@ class ExportPolicy(Callback):
             ValueError: actions depend on more than observations and recurrent states.
         """
         with tempfile.TemporaryDirectory() as folder:
-            export_policy(learner.scheme.algorithm, Path(folder) / self.file)
+            self._export(learner, Path(folder) / self.file)
+        if wrappers := self._wrappers(learner):
+            tell(f"ExportPolicy: {warning_of(wrappers, learner.scheme.algorithm.action_space)}")
 
     def on_run_end(self, learner: TrainingRun) -> None:
         """Export the policy."""
         path = learner.log_dir / self.file
         refuse_link(path)
-        export_policy(learner.scheme.algorithm, path)
+        self._export(learner, path)
+
+    def _export(self, learner: TrainingRun, path: Path) -> None:
+        scheme = learner.scheme
+        export_policy(scheme.algorithm, path, scheme.action_names, self._wrappers(learner))
+
+    def _wrappers(self, learner: TrainingRun) -> tuple[str, ...]:
+        envs = learner.scheme.test_envs_factory
+        return () if envs is None else action_wrappers(envs.hyper_parameters.get("wrappers", ()))

@@ -4,7 +4,7 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,15 +41,24 @@ _MOST_THAT_DIFFER = 0.1
 _TOLERANCE = 1e-2
 
 
-def export_policy(algorithm: Algorithm, path: Path) -> Path:
-    """Write the policy network; see :meth:`TrainedPolicy.export`."""
+def export_policy(
+    algorithm: Algorithm, path: Path, action_names: Sequence[str] = (), action_wrappers: Sequence[str] = ()
+) -> Path:
+    """Write the policy network; see :meth:`TrainedPolicy.export`.
+
+    Args:
+        algorithm: has the policy.
+        path: of the file.
+        action_names: of discrete actions, in the order of their numbers.
+        action_wrappers: those of the training that change actions.
+    """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it that ends in {_ENDINGS}")
     check_exportable(algorithm, path)
     if of_nan := nonfinite_weights(algorithm):
         raise ValueError(f"the policy is not exported to {path}: {of_nan}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    network = ActingNetwork(algorithm)
+    network, metadata = ActingNetwork(algorithm), metadata_of(algorithm, action_names, action_wrappers)
     in_training = [module for module in network.modules() if module.training]
     network.eval()
     try:
@@ -57,10 +66,10 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
         if path.suffix == ".ts":
             script = _as_torchscript(network)
             _refuse_other_actions(algorithm, program, script)
-            _write_torchscript(script, algorithm, path)
+            _write_torchscript(script, metadata, path)
         else:
             _refuse_other_actions(algorithm, program, program.module())
-            _write(program, algorithm, path)
+            _write(program, algorithm, metadata, path)
     finally:
         # The run may go on.
         for module in in_training:
@@ -221,8 +230,7 @@ def _refuse_other_actions(algorithm: Algorithm, program: Any, exported: Any) -> 
         )
 
 
-def _write(program: Any, algorithm: Algorithm, path: Path) -> None:
-    metadata = metadata_of(algorithm)
+def _write(program: Any, algorithm: Algorithm, metadata: Mapping[str, Any], path: Path) -> None:
     if path.suffix == ".pt2":
         # Not by torch, whose errors do not tell a full disk from a policy that it cannot export.
         content = io.BytesIO()
@@ -235,8 +243,8 @@ def _write(program: Any, algorithm: Algorithm, path: Path) -> None:
         raise _unsupported(algorithm, path, error, _LATER) from error
 
 
-def _write_torchscript(script: Any, algorithm: Algorithm, path: Path) -> None:
-    content, extra = io.BytesIO(), {METADATA: json.dumps(metadata_of(algorithm))}
+def _write_torchscript(script: Any, metadata: Mapping[str, Any], path: Path) -> None:
+    content, extra = io.BytesIO(), {METADATA: json.dumps(metadata)}
     with warnings.catch_warnings(action="ignore"):
         torch.jit.save(script, content, _extra_files=extra)
     write_atomically(path, _without_source_lines(content))
@@ -271,11 +279,15 @@ _MOST_NUMBERS = 1_000
 """Of a part of the observation whose shift and scale are written."""
 
 
-def metadata_of(algorithm: Algorithm) -> dict[str, Any]:
+def metadata_of(
+    algorithm: Algorithm, action_names: Sequence[str] = (), action_wrappers: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the metadata of an exported policy by name, as plain data that JSON can hold."""
     described = {
         "observation_space": compact(space_as_data(algorithm.actor.observation_space)),
         "action_space": compact(space_as_data(algorithm.action_space)),
+        **({"action_names": list(action_names)} if action_names else {}),
+        "action_wrappers": list(action_wrappers),
         "normalisation": _normalisation(algorithm),
         "inputs": input_names(algorithm),
         "input_sizes": input_sizes(algorithm),

@@ -1,7 +1,8 @@
 """A trained policy for inference, without environments, storages or logs."""
 
 import os
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.spaces import EnvActions, space_from_data, with_trailing_axis
+from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.agent.envs.wrappers.flat_observation import flattened
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.agent.global_generators import seeded
@@ -23,19 +25,25 @@ from pytorchrl.agent.other_names import POLICY_METHODS
 from pytorchrl.experiments.policies.action_probabilities import log_probabilities
 from pytorchrl.experiments.policies.policy_export import export_policy, nonfinite_weights
 from pytorchrl.experiments.policies.published_policies import find_policy
+from pytorchrl.experiments.policies.wrapped_actions import action_wrappers_of, warning_of
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import (
     acting_algorithm_of,
+    action_names_in,
     as_checkpoint_error,
+    envs_of,
     made_of,
     refuse_classes_of_a_script,
 )
 from pytorchrl.experiments.runs.run_folder import RunFolder, file_of
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.scheme.collector import to_device
-from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError, check_test_spaces
+from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate_from_seeds
+from storages.component.annotations import conform_named
 from storages.component.factory import Factory
+from storages.component.hyper_parameters import Count
 from storages.component.other_names import Answering, answer_missing
 
 _OF_SCRIPTS = ("own_classes", "imports")
@@ -50,6 +58,7 @@ class TrainedPolicy(Answering):
         algorithm: has the trained actor; its random generators are not used.
         allow_nonfinite: act on observations with NaN or infinity instead of refusing them, as the parameter of storages
             stores them.
+        action_wrappers: wrappers with which it was trained that change actions, such as ``RescaleAction``, as code.
     """
 
     other_methods = POLICY_METHODS
@@ -57,21 +66,36 @@ class TrainedPolicy(Answering):
     if not TYPE_CHECKING:  # for which each name would exist
         __getattr__ = answer_missing
 
-    def __init__(self, algorithm: Algorithm, *, allow_nonfinite: bool = False) -> None:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        *,
+        allow_nonfinite: bool = False,
+        action_names: Sequence[str] = (),
+        action_wrappers: tuple[str, ...] = (),
+    ) -> None:
         if isinstance(algorithm, str | os.PathLike):
             raise TypeError(f"TrainedPolicy: a path is read by prl.load_policy({os.fspath(algorithm)!r})")
         self.algorithm = algorithm
         self.allow_nonfinite = allow_nonfinite
+        self.action_names = tuple(action_names)
+        """Names of discrete actions in the data that were learnt from, in the order of their numbers."""
         self.observation_space = algorithm.actor.observation_space
         """Of one environment, with nested spaces flattened to one dict."""
         self.action_space = algorithm.action_space
-        """Of one environment."""
+        """Of one environment, with the wrappers of the training: see :attr:`action_wrappers`."""
+        self.action_wrappers = action_wrappers
+        """Wrappers of the training that change actions: the environment below takes others than the policy's."""
         self._env_actions = EnvActions(self.action_space)
+        self._described: tuple[Mapping[str, Any], Path] | None = None
+        """Configuration of the run, and the file or folder that it is from; None where the policy was not loaded."""
         self.reset()
 
     def __repr__(self) -> str:
+        wrapped = f", actions of {' and '.join(self.action_wrappers)}" if self.action_wrappers else ""
         return (
-            f"<TrainedPolicy of {type(self.algorithm).__name__}, from {self.observation_space} to {self.action_space}>"
+            f"<TrainedPolicy of {type(self.algorithm).__name__}, from {self.observation_space} to "
+            f"{self.action_space}{wrapped}>"
         )
 
     def reset(self) -> None:
@@ -97,7 +121,7 @@ class TrainedPolicy(Answering):
             seed: of exploration, from the last `reset` on.
 
         Returns:
-            The argument of `env.step`.
+            The argument of `env.step` of the environment with the wrappers of the training.
 
         Raises:
             ValueError: the observation has another shape or other parts than the policy's space, holds NaN or infinity,
@@ -172,10 +196,58 @@ class TrainedPolicy(Answering):
         found = log_probabilities(self.algorithm, batch, rhs, done, chosen, exploration)
         return float(found[0]) if is_single else found
 
+    def evaluate(
+        self,
+        env: str | Callable[..., Any] | Factory[VecEnv] | None = None,
+        episodes: int = 20,
+        *,
+        deterministic: bool = True,
+        seed: int = 0,
+        max_episode_steps: int = MAX_EPISODE_STEPS,
+    ) -> Evaluation:
+        """Run episodes in new environments, and return their results; those of the policy's own calls go on.
+
+        Args:
+            env: an environment's id, a callable that makes one, or a factory of environments, with the wrappers of
+                training; None takes one copy of the run's test environment.
+            episodes: how many, from 1.
+            deterministic: act deterministically, as evaluations do; False explores as at the end of training.
+            seed: of the first episode, ``env.reset(seed=seed)``, and of exploration; each next episode has the next
+                number.
+            max_episode_steps: the longest episode; a longer one is truncated there, with a warning.
+
+        Raises:
+            CompositionError: the environments have other spaces than the policy, or the run's cannot be made from its
+                configuration alone.
+            ValueError: ``episodes`` is not an int of at least 1, or ``env`` is an environment that was made already.
+        """
+        number = conform_named(episodes, Count, "TrainedPolicy.evaluate: episodes")
+        longest = conform_named(max_episode_steps, Count, "TrainedPolicy.evaluate: max_episode_steps")
+        made = self._envs_of_run() if env is None else env
+        factory = made if isinstance(made, Factory) else VecEnv.create_factory(made)
+        progress = (self.algorithm.steps, self.algorithm.target_steps)
+        with factory() as envs:
+            check_test_spaces(
+                self.algorithm.actor, envs, owner="TrainedPolicy.evaluate", given="the environments to evaluate it in"
+            )
+            explore_at = None if deterministic else progress
+            return evaluate_from_seeds(self.algorithm, envs, number, seed, longest, explore_at=explore_at)
+
+    def _envs_of_run(self) -> Factory[VecEnv]:
+        if self._described is None:
+            raise CompositionError(
+                "TrainedPolicy.evaluate: the policy was made of an algorithm, whose environments it does not know; "
+                'name one, policy.evaluate("CartPole-v1")'
+            )
+        config, path = self._described
+        with missing_modules_named(config):
+            return one_copy(envs_of(config, path))
+
     def export(self, path: str | os.PathLike[str]) -> Path:
         """Export the policy network, from observations to actions, for use without this toolkit.
 
-        ONNX files and recurrent networks need a later version of torch than 2.6. Missing folders are made.
+        ONNX files and recurrent networks need a later version of torch than 2.6. Missing folders are made. Actions are
+        those of the policy itself, above :attr:`action_wrappers`, which the file names.
 
         Args:
             path: ends in ".onnx", in ".pt2" for `torch.export.load`, or in ".ts" for `torch.jit.load` and for C++ with
@@ -189,7 +261,7 @@ class TrainedPolicy(Answering):
                 steps than recurrent states.
             OSError: the path is a folder, or cannot be written.
         """
-        return export_policy(self.algorithm, Path(path))
+        return export_policy(self.algorithm, Path(path), self.action_names, self.action_wrappers)
 
     def _rewards(self, rewards: Any, begins: NDArray[np.bool_]) -> torch.Tensor | None:
         """Return the rewards (E, 1); None for a policy that does not use them."""
@@ -273,9 +345,10 @@ def load_policy(
 ) -> TrainedPolicy:
     """Load the policy of a run: ``action = policy(observation)``.
 
-    No environment is made, no storage is opened, and no file of the run is changed. Wrappers that change observations
-    must be applied to the environment in which the policy acts. Observations with NaN or infinity are refused, unless
-    the run's storage has ``allow_nonfinite``.
+    No environment is made, no storage is opened, and no file of the run is changed. The wrappers of the run that change
+    observations or actions must be applied to the environment in which the policy acts: one trained with
+    ``RescaleAction`` gives actions from -1 to 1, of which a warning says so. Observations with NaN or infinity are
+    refused, unless the run's storage has ``allow_nonfinite``.
 
     Args:
         path: a run folder, whose newest checkpoint is loaded; a file of weights such as ``best_weights.pt``;
@@ -293,6 +366,20 @@ def load_policy(
         CompositionError: the algorithm or the actor cannot be built from the file alone.
         ImportError: a policy of the hub is named, and its package is not installed.
     """
+    policy = read_policy(path, algo_factory=algo_factory, actor_factory=actor_factory, device=device)
+    if policy.action_wrappers:
+        warnings.warn(f"load_policy: {warning_of(policy.action_wrappers, policy.action_space)}", stacklevel=2)
+    return policy
+
+
+def read_policy(
+    path: str | os.PathLike[str],
+    *,
+    algo_factory: Factory[Algorithm] | None = None,
+    actor_factory: Factory[Actor] | None = None,
+    device: torch.device | str = "cpu",
+) -> TrainedPolicy:
+    """As :func:`load_policy`, for what acts in the environments of the run, or not at all: without a warning."""
     # Otherwise, a missing device would be found by the first tensor that is made on it, and named less clearly.
     path, device = find_policy(path), find_device(device)
     file = file_of(path)
@@ -309,6 +396,7 @@ def load_policy(
                 refuse_classes_of_a_script(config | of_run, _WAY_OUT)
             algo_factory = algo_factory or acting_algorithm_of(config["algorithm"])
             actor_factory = actor_factory or made_of(config["actor"])
+            wrappers = action_wrappers_of(config)
         with torch.device("meta"):
             # The meta device allocates no memory for sizes in a file that are not verified yet.
             described = _built(config, algo_factory, actor_factory, "meta")
@@ -321,7 +409,14 @@ def load_policy(
         steps = state["steps"] if "weights" in state else state["scheme"]["collector"]["steps"]
         algorithm.set_progress(steps, steps)
         allows = config.get("storage", {}).get("hyper_parameters", {}).get("allow_nonfinite", False)
-    return TrainedPolicy(algorithm, allow_nonfinite=allows is True)
+    policy = TrainedPolicy(
+        algorithm,
+        allow_nonfinite=allows is True,
+        action_names=action_names_in(config),
+        action_wrappers=wrappers,
+    )
+    policy._described = (config | of_run, path)
+    return policy
 
 
 @contextmanager

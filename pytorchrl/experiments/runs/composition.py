@@ -1,5 +1,6 @@
 """Rebuilding factories from a composition as plain data, and comparing compositions."""
 
+import functools
 import inspect
 import os
 import shlex
@@ -30,7 +31,8 @@ from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.hogwild import HogwildScheme
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.factory import Component, Factory, make_factory
-from storages.component.setting import Setting
+from storages.component.setting import Setting, is_callable
+from storages.errors import DatasetError
 from storages.names_on_demand import read_names
 from storages.storage import Storage
 
@@ -87,6 +89,7 @@ def scheme_from_config(config: Mapping[str, Any], data: Sequence[str] = ()) -> S
         "device": device,
         "seed": config["seed"],
         "max_test_episode_steps": config.get("max_test_episode_steps", MAX_EPISODE_STEPS),
+        "test_seed": config.get("test_seed"),
     }
     if (distributed := config.get("distributed")) is not None:
         return RayScheme(**parts, **made_of(distributed), resources=config["resources"])
@@ -108,8 +111,17 @@ def made_scheme(config: Mapping[str, Any], data: Sequence[str], file: Path) -> I
         CheckpointError: the configuration does not fit its own composition.
         CompositionError: as of :func:`scheme_from_config`.
     """
-    with as_checkpoint_error(file):
-        scheme = scheme_from_config(config, data)
+    try:
+        with as_checkpoint_error(file):
+            scheme = scheme_from_config(config, data)
+    except CheckpointError as error:
+        if not data or not isinstance(error.__cause__, DatasetError):
+            raise
+        run = shlex.quote(str(file.parent))
+        raise CheckpointError(
+            f"{error}. A run goes on with the data that it began with; to learn from other data, begin a new run with "
+            f"its weights: python -m pytorchrl train --from {run} --data {shlex.join(data)} --steps COUNT"
+        ) from error
     try:
         yield scheme
     except BaseException:
@@ -165,7 +177,7 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
     state = checkpoint.load(folder.checkpoint_file, checkpoint.READING, is_mapped=True)
     with missing_modules_named(config):
         for refuse in (refuse_to_import, refuse_classes_of_a_script):
-            refuse(config, "import the module that defines it, by --import MODULE, or make the scheme in a script")
+            refuse(config, f"{_IMPORT}, or make the scheme in a script")
         with as_checkpoint_error(folder.config_file):
             algo_factory, actor_factory = acting_algorithm_of(config["algorithm"]), made_of(config["actor"])
             if envs_factory is None:
@@ -204,6 +216,33 @@ def check_action_bounds(config: Mapping[str, Any], action_space: gym.Space[Any],
         )
 
 
+def action_names_in(config: Mapping[str, Any]) -> list[str]:
+    """Return the names of a run's discrete actions, in the order of their numbers; none where its data had none."""
+    names = config.get("spaces", {}).get("action_names", [])
+    return [str(name) for name in names] if isinstance(names, list | tuple) else []
+
+
+def check_action_names(config: Mapping[str, Any], names: Sequence[str], whose: str, run: Path) -> None:
+    """Check that a run's discrete actions had these names, where both have some.
+
+    Args:
+        config: of the run.
+        names: in the order of their numbers.
+        whose: the data that have them, for the error.
+        run: its folder or file, for the error.
+
+    Raises:
+        CheckpointError: they had others, or another order.
+    """
+    learnt = action_names_in(config)
+    if learnt and names and learnt != list(names):
+        raise CheckpointError(
+            f"{run} learnt the actions {', '.join(learnt)}, numbered in this order, and {whose} have "
+            f"{', '.join(names)}; write the same words in the table, and convert it with --action-names "
+            f"{shlex.join(learnt)}"
+        )
+
+
 def envs_of(config: Mapping[str, Any], run: Path) -> Factory[VecEnv]:
     """Return the factory of a run's test environments, built from its configuration.
 
@@ -212,7 +251,10 @@ def envs_of(config: Mapping[str, Any], run: Path) -> Factory[VecEnv]:
     """
     described = config["test_envs"] or config["train_envs"]
     if described is None:
-        raise CompositionError(f"the run in {run} had no environments; give the ones to act in, or train with --env")
+        raise CompositionError(
+            f"the run in {run} had no environments; give the ones to act in, or train with --env. Its value is "
+            f"estimated from data by: python -m pytorchrl evaluate {shlex.quote(str(run))} --data DATA"
+        )
     refuse_to_import(described, _WAY_OUT)
     factory: Factory[VecEnv] = made_of(described)
     return factory
@@ -294,7 +336,8 @@ WRITE_FILES = frozenset({"RecordVideo"})
 _IN_A_SCRIPT = (
     "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme), or Learner(scheme, ...)"
 )
-_WAY_OUT = f"import the module that defines it, by --import MODULE, or {_IN_A_SCRIPT}"
+_IMPORT = "import the module that defines it, before this call in Python, by --import MODULE in a command"
+_WAY_OUT = f"{_IMPORT}, or {_IN_A_SCRIPT}"
 
 
 def refuse_classes_of_a_script(config: Mapping[str, Any], way_out: str) -> None:
@@ -310,18 +353,9 @@ def made_of(config: Any) -> Any:
         return [made_of(item) for item in config]
     if not isinstance(config, Mapping):
         return config
-    if set(config) == {"callable"}:
-        name = str(config["callable"])
-        maker = factory_function(name)
-        if maker is None and function_named(name) is not None:
-            raise CompositionError(
-                f"the run was composed with the function {name}, which a run's configuration may not name unless it is "
-                f"annotated to return an environment, wrapper or network; go on with the same train command, or "
-                f"{_IN_A_SCRIPT}"
-            )
-        if maker is None:
-            raise CompositionError(f"the run was composed with the class or function {name}; {_WAY_OUT}")
-        return maker
+    if is_callable(config):
+        maker = _maker_named(str(config["callable"]))
+        return functools.partial(maker, **config["arguments"]) if "arguments" in config else maker
     if set(config) != {"name", "hyper_parameters"}:
         return {key: made_of(value) for key, value in config.items()}
     hyper_parameters = {name: made_of(value) for name, value in config["hyper_parameters"].items()}
@@ -329,6 +363,28 @@ def made_of(config: Any) -> Any:
     if issubclass(cls, Component):
         return make_factory(cls, (), hyper_parameters)
     return cls(**hyper_parameters)
+
+
+def _maker_named(name: str) -> Any:
+    """Return the user's class or function of that name that makes environments, wrappers or networks.
+
+    Raises:
+        CompositionError: none is imported, or it is a function that a configuration may not name.
+    """
+    if not name.isidentifier():
+        raise CompositionError(
+            f"the run was composed with {name}, which a run folder cannot name; {_IN_A_SCRIPT}; load_policy takes the "
+            f"factory that has it, prl.load_policy(path, actor_factory=...) or algo_factory=..."
+        )
+    if (maker := factory_function(name)) is not None:
+        return maker
+    if function_named(name) is not None:
+        raise CompositionError(
+            f"the run was composed with the function {name}, which a run's configuration may not name unless it is "
+            f"annotated to return an environment, wrapper or network, such as -> torch.nn.Module; go on with the same "
+            f"train command, or {_IN_A_SCRIPT}"
+        )
+    raise CompositionError(f"the run was composed with the class or function {name}; {_WAY_OUT}")
 
 
 def acting_algorithm_of(config: Mapping[str, Any]) -> Factory[Algorithm]:

@@ -1,6 +1,7 @@
 """Choices of how a figure looks: its size, texts and legend, and the names and the order of groups."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,8 +19,8 @@ _WIDTH_OF_USUAL_SIZES = 6.0
 """Inches from which on texts, lines and markers have their usual size."""
 _NARROW = 5.0
 """Inches below which texts of the legend are short."""
-_JOINT = " + "
-"""Between algorithm and storage in the name of a group."""
+_ALGORITHM = re.compile(r"(.+?)( \+ |, )")
+"""The beginning of the name of a group: the algorithm, and what joins it to storage or settings."""
 _LINE_WIDTH = 1.8
 _MARKER_SIZE = 4.0
 _SIZES_OF_TEXTS = {
@@ -42,14 +43,16 @@ class FigureOptions:
     as they are. The others become smaller in figures that are narrower than 6 inches.
 
     Raises:
-        ValueError: a size or a number of columns is not positive, a place of the legend is unknown, or two groups would
-            have the same name.
+        ValueError: a size, a resolution or a number of columns is not positive, a place of the legend is unknown, or
+            two groups would have the same name.
     """
 
     size: tuple[float, float] | None = None
     """Width and height in inches; None fits the figure to its content."""
     font_size: float | None = None
     """Points of all texts; None for matplotlib's, which are smaller in a narrow figure."""
+    dpi: float | None = None
+    """Pixels per inch of a PNG file; None for 150, or ``savefig.dpi`` of matplotlib where that was changed."""
     title: str | None = None
     """None names algorithms and environments; an empty text leaves the title out."""
     x_label: str | None = None
@@ -57,9 +60,9 @@ class FigureOptions:
     y_label: str | None = None
     """Of the vertical axis; None names what it shows."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Pairs of a group's name and the one that the legend shows instead."""
+    """Pairs of a group's name and the one that is shown instead: DQN "deep Q" PPO ours."""
     order: Sequence[str] = ()
-    """Names, as the legend shows them, of the groups that come first."""
+    """Names, as they are shown, of the groups that come first: ours "deep Q"."""
     legend_place: LegendPlace | None = None
     """"below", "above" or to the "right" of the axes, "inside" them, or "none"; None has it below, if it has room."""
     legend_columns: int | None = None
@@ -77,6 +80,8 @@ class FigureOptions:
             raise ValueError(f"size must be a width and a height in inches, above 0, got {self.size}")
         if self.font_size is not None and not (math.isfinite(self.font_size) and self.font_size > 0):
             raise ValueError(f"font_size must be a number of points, above 0, got {self.font_size}")
+        if self.dpi is not None and not (math.isfinite(self.dpi) and self.dpi > 0):
+            raise ValueError(f"dpi must be a number of pixels per inch, above 0, got {self.dpi}")
         if self.legend_columns is not None and self.legend_columns < 1:
             raise ValueError(f"legend_columns must be at least 1, got {self.legend_columns}")
         if self.legend_place is not None and self.legend_place not in get_args(LegendPlace):
@@ -119,14 +124,14 @@ class FigureOptions:
             names: as they are shown; those that a user has chosen are not shortened.
 
         Returns:
-            ``"DQN + "`` for "DQN + PERBuffer" and "DQN + ReplayBuffer", and an empty text for names without that.
+            ``"DQN + "`` for "DQN + PERBuffer" and "DQN + ReplayBuffer", ``"PPO, "`` for "PPO, lr=0.1" and
+            "PPO, lr=0.01", and an empty text for names without that.
         """
         names = list(names)
-        beginnings = {name.partition(_JOINT)[0] if _JOINT in name else None for name in names}
+        beginnings = {found[0] if (found := _ALGORITHM.match(name)) else "" for name in names}
         if not self.is_narrow or len(names) < 2 or len(beginnings) > 1 or set(names) & set(self.names.values()):
             return ""
-        beginning = beginnings.pop()
-        return "" if beginning is None else f"{beginning}{_JOINT}"
+        return beginnings.pop()
 
     def _scale(self, least: float) -> float:
         return 1.0 if self.size is None else min(1.0, max(least, self.size[0] / _WIDTH_OF_USUAL_SIZES))

@@ -10,6 +10,7 @@ from pytorchrl.logging.pictures.label_fitting import WIDTH_OF_A_CHARACTER, chara
 from pytorchrl.logging.pictures.styles import LineStyle, in_figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend as Drawn
 
@@ -88,6 +89,12 @@ class Legend:
         if self.place != "none":
             self._drawn_in(figure, loc=_LOCATIONS[self.place])
 
+    def add_to_axes(self, axes: "Axes") -> None:
+        """Draw the legend inside axes of a user's figure."""
+        if self.entries or self.caption:
+            width = axes.bbox.width / axes.figure.dpi
+            self._drawn_by(axes, width, _LOCATIONS["inside"], self.options.legend_columns or 1)
+
     def _drawn_in(self, figure: "Figure", loc: str) -> "Drawn":
         """Draw the legend with as many columns as have room in the width of the figure, or of the axes."""
         if self.options.legend_columns is not None:
@@ -102,6 +109,11 @@ class Legend:
         return self._drawn(figure, loc, 1)
 
     def _drawn(self, figure: "Figure", loc: str, columns: int) -> "Drawn":
+        owner = figure.axes[0] if self.place == "inside" and figure.axes else figure
+        return self._drawn_by(owner, figure.get_figwidth(), loc, columns)
+
+    def _drawn_by(self, owner: "Figure | Axes", width: float, loc: str, columns: int) -> "Drawn":
+        """Draw the legend of a figure or of axes; texts are broken into lines of a width in inches."""
         from matplotlib import rcParams
         from matplotlib.lines import Line2D
 
@@ -116,14 +128,13 @@ class Legend:
             )
             for entry in self.entries
         ]
-        room = self._room(figure.get_figwidth())
+        room = self._room(width)
         labels = [entry.label for entry in self._wrapped(room)]
         caption = textwrap.fill(self.caption, room)
         # Matplotlib leaves out what has a label that begins with an underscore; the texts are set afterwards.
         place: dict[str, Any] = {"loc": loc, "ncols": columns, "title": in_figure(caption) or None, "frameon": False}
         if self.options.size is not None:
             place |= _COMPACT
-        owner: Any = figure.axes[0] if self.place == "inside" and figure.axes else figure
         legend: Drawn = owner.legend(lines, ["-"] * len(labels), **place)
         for text, label in zip(legend.get_texts(), labels, strict=True):
             text.set_text(in_figure(label))

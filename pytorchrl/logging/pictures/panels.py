@@ -1,7 +1,7 @@
 """Draw learning curves of groups of runs, a panel for each environment."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,40 @@ def draw_groups(groups: Sequence[Group], choice: Choice, options: FigureOptions 
         return _figure_of(groups, choice, options)
 
 
+def draw_into(
+    axes: "Mapping[str, Axes]", groups: Sequence[Group], choice: Choice, options: FigureOptions | None = None
+) -> None:
+    """Draw groups of runs into the axes of a user's figure, whose other axes and layout stay as they are.
+
+    Args:
+        axes: of each environment.
+        groups: in the order and with the names of the figure.
+        choice: the quantity, and its axis.
+        options: labels, legend and sizes of texts; only a legend inside the axes is drawn.
+
+    Raises:
+        ValueError: the runs have not measured the quantity over that axis.
+    """
+    options = options or FigureOptions()
+    with options.applied():
+        seconds, x_label = _time_unit(groups) if choice.x == "seconds" else (1.0, _x_label(groups, choice.x))
+        panels = curves_of_groups(groups, choice, seconds)
+        texts = LegendTexts(list(panels.values()), choice, options)
+        for env, panel in panels.items():
+            _draw_panel(axes[env], panel, choice, texts)
+            _style_axes(axes[env], _heading(groups, env, options), choice.x)
+            _label(axes[env], options, x_label, choice.metric or "return per episode")
+            if options.legend_place == "inside":
+                Legend(texts.entries(), texts.caption(), options).add_to_axes(axes[env])
+
+
+def _heading(groups: Sequence[Group], env: str, options: FigureOptions) -> str:
+    """Return the title of the panel of an environment."""
+    if len(environments(groups)) > 1:
+        return shown_environment(env) or "unknown environment"
+    return title(groups) if options.title is None else options.title
+
+
 def _figure_of(groups: Sequence[Group], choice: Choice, options: FigureOptions) -> "Figure":
     # Slow to import, and not needed before a run ends. No pyplot: its backend is the user's to choose.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -59,16 +93,12 @@ def _figure_of(groups: Sequence[Group], choice: Choice, options: FigureOptions) 
     figure = Figure(figsize=options.size or legend.size_with(*size), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     grid = list(figure.subplots(rows, columns, squeeze=False).flat)
-    heading = title(groups) if options.title is None else options.title
     for number, (axes, (env, panel)) in enumerate(zip(grid, panels.items(), strict=False)):
-        for measured in panel:
-            _draw(axes, measured, panel, choice.statistic, texts)
-        _style_axes(axes, heading if len(panels) == 1 else shown_environment(env) or "unknown environment", choice.x)
-        if number + columns >= len(panels):
-            axes.set_xlabel(in_figure(x_label if options.x_label is None else options.x_label))
-        if number % columns == 0:
-            y_label = choice.metric or "return per episode"
-            axes.set_ylabel(in_figure(y_label if options.y_label is None else options.y_label))
+        _draw_panel(axes, panel, choice, texts)
+        _style_axes(axes, _heading(groups, env, options), choice.x)
+        is_lowest, is_first = number + columns >= len(panels), number % columns == 0
+        y_label = choice.metric or "return per episode"
+        _label(axes, options, x_label if is_lowest else None, y_label if is_first else None)
     for axes in grid[len(panels) :]:
         axes.remove()
     if len(panels) > 1 and options.title:
@@ -115,6 +145,20 @@ def _curves(run: Run, choice: Choice) -> tuple[Curve, Curve]:
     if choice.metric.startswith("test/"):
         return run.curve(choice.metric, choice.x), NOTHING
     return NOTHING, run.smoothed(choice.metric, choice.x)
+
+
+def _label(axes: "Axes", options: FigureOptions, x_label: str | None, y_label: str | None) -> None:
+    """Label the axes that are not None, with the texts of the options where these have some."""
+    size = points_of("axes.labelsize")
+    if x_label is not None:
+        axes.set_xlabel(in_figure(x_label if options.x_label is None else options.x_label), fontsize=size)
+    if y_label is not None:
+        axes.set_ylabel(in_figure(y_label if options.y_label is None else options.y_label), fontsize=size)
+
+
+def _draw_panel(axes: "Axes", panel: Sequence[Measured], choice: Choice, texts: LegendTexts) -> None:
+    for measured in panel:
+        _draw(axes, measured, panel, choice.statistic, texts)
 
 
 def _draw(

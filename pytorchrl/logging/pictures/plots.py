@@ -14,8 +14,10 @@ from pytorchrl.logging.groups import Group, environments
 from pytorchrl.logging.pictures.curve_styles import Choice
 from pytorchrl.logging.pictures.curve_table import curves_as_csv
 from pytorchrl.logging.pictures.figure_options import FigureOptions
-from pytorchrl.logging.pictures.panels import draw_groups
+from pytorchrl.logging.pictures.own_axes import OF_FILES, TO_DRAW_INTO, axes_of_environments
+from pytorchrl.logging.pictures.panels import draw_groups, draw_into
 from pytorchrl.logging.run_search import read_groups
+from storages.component.other_names import naming_arguments
 from storages.files import replacing
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ Paths: TypeAlias = Iterable[str | os.PathLike[str]]
 _X_AXES = ("steps", "seconds", "episodes")
 
 
+@naming_arguments({**OF_FILES, "ax": {"": "prl.curve_axes(runs, axes=axes)"}})
 def plot_runs(
     paths: Paths | Mapping[str, Paths],
     output: str | os.PathLike[str],
@@ -64,9 +67,11 @@ def plot_runs(
     return draw_runs(groups, Path(output), Choice(x, metric, statistic), options)
 
 
+@naming_arguments(TO_DRAW_INTO)
 def curve_axes(
     paths: Paths | Mapping[str, Paths],
     *,
+    axes: "Axes | Mapping[str, Axes] | None" = None,
     x: XAxis = "steps",
     metric: str | None = None,
     statistic: StatisticName = "iqm",
@@ -78,7 +83,9 @@ def curve_axes(
     ``axes.legend()`` makes one of your own.
 
     Args:
-        paths: as for :func:`plot_runs`, like those that follow.
+        paths: as for :func:`plot_runs`, like ``x`` and those that follow it.
+        axes: matplotlib's axes to draw into, such as those of a subplot, or such axes by environment; None makes a
+            figure. No legend is drawn then, unless its place is "inside": the lines have labels.
         x: the axis.
         metric: what is drawn.
         statistic: over the runs of a group.
@@ -89,12 +96,18 @@ def curve_axes(
 
     Raises:
         FileNotFoundError: a path does not exist, or there is no run.
-        ValueError: as :func:`plot_runs`.
+        TypeError: ``axes`` are none.
+        ValueError: as :func:`plot_runs`, or there are no axes of an environment, or ``options`` give a size beside
+            axes.
     """
     choice = Choice(x, metric, statistic)
     groups, _ = read_groups(paths, metric)
     groups, choice = _arranged(groups, choice, options)
-    return dict(zip(environments(groups), draw_groups(groups, choice, options).axes, strict=True))
+    if axes is None:
+        return dict(zip(environments(groups), draw_groups(groups, choice, options).axes, strict=True))
+    given = axes_of_environments(axes, environments(groups), options)
+    draw_into(given, groups, choice, options)
+    return given
 
 
 def draw_curve(run: Path, output: Path, metrics: Iterable[str]) -> None:
@@ -122,7 +135,7 @@ def draw_runs(groups: Sequence[Group], output: Path, choice: Choice, options: Fi
     groups, choice = _arranged(groups, choice, options)
     if output.suffix.lower() == ".csv":
         return save_text(curves_as_csv(groups, choice), output)
-    return save_figure(draw_groups(groups, choice, options), output)
+    return save_figure(draw_groups(groups, choice, options), output, None if options is None else options.dpi)
 
 
 def _arranged(groups: Sequence[Group], choice: Choice, options: FigureOptions | None) -> tuple[list[Group], Choice]:
@@ -161,8 +174,8 @@ def refuse_other_than_png(output: Path) -> None:
         raise ValueError(f"the picture is a PNG; its name must end in .png, got {str(output)!r}")
 
 
-def save_figure(figure: "Figure", output: Path) -> Path:
-    """Write a figure as a picture; equal figures give identical files."""
+def save_figure(figure: "Figure", output: Path, dpi: float | None = None) -> Path:
+    """Write a figure as a picture, of a number of pixels per inch; equal figures give identical files."""
     from matplotlib import rc_context
 
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -171,7 +184,7 @@ def save_figure(figure: "Figure", output: Path) -> Path:
     fonts = rc_context({"svg.hashsalt": output.name, "pdf.fonttype": 42})
     without_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with replacing(output) as file, fonts:
-        figure.savefig(file, format=kind, metadata=without_date.get(kind, {}))
+        figure.savefig(file, format=kind, dpi=dpi, metadata=without_date.get(kind, {}))
     return output
 
 

@@ -21,7 +21,7 @@ from storages.core.ring.frames import FRAMES, FrameColumn
 from storages.core.ring.layout import FieldKey, nest, text
 from storages.core.ring.ring import Ring
 from storages.core.ring.side_table import SideTable
-from storages.transition import BURN_IN, LEAD_OUT, Array, Batch, Sample
+from storages.transition import BURN_IN, LEAD_OUT, RHS, Array, Batch, Sample
 
 _LARGEST_PIECE_BYTES = 2**26
 _ROWS_TO_A_PLACE_ASIDE = 64
@@ -81,6 +81,17 @@ class DeviceCache(RingObserver):
             if first_of_all:
                 ring.forget_columns()
             raise
+
+    def after_states(self, ring: Ring, transitions: NDArray[np.int64]) -> None:
+        """Copy the states of transitions to the device."""
+        table = self._tables.get((RHS,))
+        if table is None:
+            # All rows are copied when the tables are made.
+            return
+        # From the ring, so that a transition that is given twice has one state.
+        values = table.column.data[transitions // ring.envs % ring.rows, transitions % ring.envs]
+        with self._transfer.stream():
+            table.put(transitions % (ring.rows * ring.envs), values, self._to_device)
 
     def after_resize(self, ring: Ring) -> None:
         """Allocate the tables again, for the new number of rows."""
@@ -282,8 +293,12 @@ class _Table:
             places, new = queue.take_new()
             if len(places):
                 values = new.view(self.column.data.dtype).reshape(len(places), *self._shape)
-                arrived = to_device({"places": places, "values": values})
-                self.values.index_copy_(0, arrived["places"], arrived["values"].view(self.values.dtype))
+                self.put(places, values, to_device)
+
+    def put(self, places: NDArray[np.int64], values: Array, to_device: Any) -> None:
+        """Copy values (N, *shape) to rows (N,)."""
+        arrived = to_device({"places": places, "values": values})
+        self.values.index_copy_(0, arrived["places"], arrived["values"].view(self.values.dtype))
 
     def rows(self, places: torch.Tensor) -> torch.Tensor:
         """Return the values (..., *shape) of rows (...)."""

@@ -39,9 +39,10 @@ class Repair:
 def repair(directory: str | Path) -> Repair:
     """Drop the damaged parts of a storage's directory, keep the rest, and report what was dropped.
 
-    No transition and no sequence spans the gap that a dropped part leaves. Where changed priorities are lost, the
-    earlier ones are kept. Counters and the state of the random generator are those of the newest intact commit. Pinned
-    commits, to which checkpoints refer, are lost if anything but the end of the newest log file had to be dropped.
+    No transition and no sequence spans the gap that a dropped part leaves. Where changed priorities or
+    recurrent states are lost, the earlier ones are kept. Counters and the state of the random generator are those of
+    the newest intact commit. Pinned commits, to which checkpoints refer, are lost if anything but the end of the newest
+    log file had to be dropped.
 
     In a directory of episodes, damaged segments are dropped, and of the write-ahead log, a folder in it, what follows
     the first damage. Segments that it has from its ancestors are dropped where they are lost or damaged there; the

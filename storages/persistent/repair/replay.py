@@ -16,7 +16,15 @@ from storages.persistent.log.notes import ClosingNote
 from storages.persistent.log.records import Record, StoredRecord
 from storages.persistent.replay.recovery import ErrorRows, changed_in
 from storages.persistent.replay.ring_manifest import RingManifest
-from storages.persistent.replay.snapshot_records import CHANGES, flaw_of_part, flaw_of_state, part_of, repaired_state
+from storages.persistent.replay.snapshot_records import (
+    CHANGES,
+    NEWER_STATES,
+    flaw_of_part,
+    flaw_of_state,
+    part_of,
+    repaired_state,
+    replaced_in,
+)
 from storages.transition import DONE2, TRUNC2
 
 
@@ -73,6 +81,7 @@ class IntactRows:
             within, record = within or gap, self.newest.record
             self._put(part_of(record), apart=gap)
             gap = False
+            self._replace_states(record)
             if ArrayKey(ERRORS) in record.arrays:
                 self._errors.change(record, self._renumbered(changed_in(record)))
         if not dropped and self.newest and (needed := self.newest.record.facts["needed"]) < self._oldest_there:
@@ -91,6 +100,12 @@ class IntactRows:
 
     def drop_sidecars(self) -> None:
         """Do nothing: a replay storage has no other files."""
+
+    def _replace_states(self, record: Record) -> None:
+        replaced = replaced_in(record)
+        if len(replaced):
+            numbers = self._renumbered(replaced)
+            self.ring.replace_states(numbers[numbers >= 0], record.arrays[NEWER_STATES][0][numbers >= 0])
 
     def _put(self, part: RowSpan, apart: bool) -> None:
         """Append the rows of a record; ``apart`` if there is a gap before them."""

@@ -17,7 +17,14 @@ from storages.persistent.log.json_file import name_damage
 from storages.persistent.log.notes import refuse_missing
 from storages.persistent.log.records import Record
 from storages.persistent.replay.ring_manifest import RingManifest
-from storages.persistent.replay.snapshot_records import CHANGES, OFFSETS, flaw_of_part, part_of
+from storages.persistent.replay.snapshot_records import (
+    CHANGES,
+    NEWER_STATES,
+    OFFSETS,
+    flaw_of_part,
+    part_of,
+    replaced_in,
+)
 
 SUFFIX = "steps"
 """File name suffix of the write-ahead log."""
@@ -45,6 +52,11 @@ def recover(ring: Ring, log: CommitLog, until: int | None = None) -> dict[str, A
         if part.begins or state is None:
             available = part.first
         ring.append_span(part)
+        replaced = replaced_in(record)
+        if len(replaced):
+            # As for errors, those of transitions in log files that were deleted since are left out.
+            here = replaced >= max(available, part.steps - ring.rows + 1) * ring.envs
+            ring.replace_states(replaced[here], record.arrays[NEWER_STATES][0][here])
         has_errors = ArrayKey(ERRORS) in record.arrays
         if has_errors:
             rows.put(part)

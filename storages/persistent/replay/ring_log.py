@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from storages.core.ring.layout import Layout, text
 from storages.core.ring.ring import Ring
 from storages.errors import DamageError, PersistenceError
@@ -92,6 +95,14 @@ class RingLog(StorageLog):
     def after_change(self, ring: Ring) -> None:
         """Make the next commit a full snapshot."""
         self.wal.changed()
+
+    def after_states(self, ring: Ring, transitions: NDArray[np.int64]) -> None:
+        """Write the states with the next commit that is asked for."""
+        self.wal.replaced.add(transitions)
+
+    def after_resize(self, ring: Ring) -> None:
+        """Move the notes of states that are not on disk."""
+        self.wal.replaced.resized()
 
     # Called by the storage
 

@@ -63,7 +63,7 @@ class RingManifest(Manifest):
         """
         self._refuse_large_steps(log_bytes)
         ring = empty_ring(self.layout, self.stacked, self._steps_within(log_bytes), owner, self.num_envs)
-        ring.size = self.size
+        ring.size = ring.full_size = self.size
         return ring
 
     def prepare(self, ring: Ring, directory: Path, log_bytes: int) -> None:

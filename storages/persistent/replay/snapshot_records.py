@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from storages.core.counts import saved_count
 from storages.core.kernels.stacks import ZERO
@@ -30,12 +31,17 @@ from storages.core.ring.snapshot import (
 )
 from storages.persistent.log.commit_log import LARGEST_NUMBER, is_number
 from storages.persistent.log.records import Record
-from storages.transition import Array
+from storages.transition import RHS, Array
 
 CHANGES = "changed errors"
 """(changed,) float32: errors that changed since the previous commit; of all live transitions if there is no OFFSETS."""
 OFFSETS = "offsets"
 """(changed,) uint32: the transitions of CHANGES, as offsets from the oldest live one."""
+
+NEWER_STATES = ArrayKey("newer states", (RHS,))
+"""(replaced, ...): recurrent states of earlier transitions that updates have replaced."""
+STATE_OFFSETS = ArrayKey("offsets of newer states")
+"""(replaced,) uint32: their transitions, as offsets from the oldest live one."""
 
 COUNTS = {"inserted", "sampled"}
 """Counts in the state of a storage; rollouts lack the second."""
@@ -77,6 +83,14 @@ def repaired_state(state: Mapping[str, Any], inserted: int) -> dict[str, Any]:
 def part_of(record: Record) -> RowSpan:
     """Return the rows of a commit that was validated."""
     return RowSpan(record.first, record.steps, record.facts["begins"], record.facts["since"], record.arrays)
+
+
+def replaced_in(record: Record) -> NDArray[np.int64]:
+    """Return the numbers (replaced,) of the transitions whose recurrent states a commit replaces."""
+    if STATE_OFFSETS not in record.arrays:
+        return np.empty(0, np.int64)
+    numbers: NDArray[np.int64] = record.facts["start"] + record.arrays[STATE_OFFSETS][0].astype(np.int64)
+    return numbers
 
 
 def _flaw_of_facts(record: Record, ring: Ring) -> str | None:
@@ -125,6 +139,10 @@ def _flaws_of_arrays(record: Record, ring: Ring) -> Iterator[str]:
         shapes[ArrayKey(CHANGES)] = (changed,), np.dtype(np.float32)
         if ArrayKey(OFFSETS) in arrays:
             shapes[ArrayKey(OFFSETS)] = (changed,), np.dtype(np.uint32)
+    if STATE_OFFSETS in arrays and NEWER_STATES.leaf in ring.columns.inserted:
+        layout, replaced = ring.columns.inserted[NEWER_STATES.leaf].layout, arrays[STATE_OFFSETS][0].size
+        shapes[NEWER_STATES] = (replaced, *layout.shape), layout.dtype
+        shapes[STATE_OFFSETS] = (replaced,), np.dtype(np.uint32)
     if arrays.keys() != shapes.keys():
         yield f"arrays of {_named(arrays)}"
         return
@@ -145,7 +163,7 @@ def _flaw_of_values(name: ArrayKey, array: Array, record: Record, ring: Ring) ->
         wrong = array < ZERO
     elif name.role in (ERRORS, CHANGES):
         wrong = np.isinf(array)
-    elif name.role == OFFSETS:
+    elif name.role in (OFFSETS, STATE_OFFSETS.role):
         wrong = array >= record.steps * ring.envs - record.facts["start"]
     else:
         return None

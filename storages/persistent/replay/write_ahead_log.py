@@ -3,6 +3,8 @@
 A directory holds ``storage.json`` (the manifest), ``lock`` (the process that writes), and a log. Each record of the log
 is a commit: the steps since the previous one, the priority errors that changed since, and the state of the storage that
 does not belong to single transitions. The records up to a commit therefore restore the storage as it was then.
+Recurrent states that updates have replaced are in the commits of :meth:`WriteAheadLog.flush` alone, which checkpoints
+refer to: see :mod:`storages.persistent.replay.replaced_states`.
 
 A background thread writes a commit from the memory of the ring while further steps are inserted. A commit is due after
 at most two thirds of ``commit_every`` steps, or of the ring's size if that is smaller. An insertion waits before it
@@ -15,6 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.core.sampling.prioritized import Priorities
@@ -25,8 +30,9 @@ from storages.persistent.log.json_file import name_damage, name_owner, name_repa
 from storages.persistent.log.notes import refuse_missing, remove_note, write_note
 from storages.persistent.log.records import Record
 from storages.persistent.replay.recovery import SUFFIX, recover
+from storages.persistent.replay.replaced_states import ReplacedStates
 from storages.persistent.replay.ring_manifest import RingManifest
-from storages.persistent.replay.snapshot_records import CHANGES, OFFSETS
+from storages.persistent.replay.snapshot_records import CHANGES, NEWER_STATES, OFFSETS
 
 LOG_FILE_BYTES, _SMALLEST_LOG_FILE_BYTES = 64 << 20, 16 << 10
 """Size of a log file beyond which the next commit begins a new one; half of a smaller ring, but not below the second.
@@ -34,9 +40,10 @@ LOG_FILE_BYTES, _SMALLEST_LOG_FILE_BYTES = 64 << 20, 16 << 10
 A file is deleted as a whole, once no step in it is needed.
 """
 _LARGEST_COMMIT_BYTES = 64 << 20
-"""Size beyond which a commit holds fewer steps."""
+"""Size beyond which a commit holds fewer steps, or fewer replaced states."""
 LONGEST_LOG_BYTES, _LONGEST_LOG_RINGS = 64 << 20, 4
-"""With priorities: a log longer than these bytes plus this multiple of the ring is replaced by a full snapshot."""
+"""A log with priorities or replaced states is replaced by a full snapshot where it is longer than these bytes plus this
+multiple of the ring."""
 _LONGEST_LOG_OF_SMALL = 1.5
 """The multiple of a ring smaller than :data:`LONGEST_LOG_BYTES`, whose snapshots are quick, without these bytes."""
 
@@ -89,6 +96,8 @@ class WriteAheadLog:
         """Whether the log on disk is truncated to the commit that the storage was restored from."""
         self._errors_on_their_way = False
         """Whether changed errors were taken from the priorities, but may not be on disk; the next commit takes all."""
+        self.replaced = ReplacedStates(ring)
+        """Steps on disk whose recurrent states are newer in memory."""
         self._commit_every = commit_every
         self.due = 0
         """Number of steps at which :meth:`commit_soon` must be called before the next insertion."""
@@ -162,6 +171,7 @@ class WriteAheadLog:
         self.written = self._ring.steps
         self.due = self._next_commit = 0
         self._is_cut = False
+        self.replaced.forget()
         return state
 
     def _cut(self) -> None:
@@ -223,9 +233,14 @@ class WriteAheadLog:
         """
         self._refuse_unless_held()
         self.wait()
-        if self._ring.layout:
-            pinned = self._log.with_pin(self._ring.needed, pin) if pin else self._log.pinned
-            self._write(*self._snapshot(state, priorities, pinned, everything=new_file))
+        if not self._ring.layout:
+            return
+        # Several commits bound the memory that copies of states take, and the size of a log file.
+        while len(newer := self.replaced.before(max(self.written, self._ring.needed))) > self._most_states:
+            few = newer[: self._most_states]
+            self._write(*self._snapshot(state, priorities, self._log.pinned, everything=new_file, newer=few))
+        pinned = self._log.with_pin(self._ring.needed, pin) if pin else self._log.pinned
+        self._write(*self._snapshot(state, priorities, pinned, everything=new_file, newer=newer))
 
     def pin(self, position: Position) -> None:
         """Pin a commit instead of those pinned before; the next commit writes the change.
@@ -283,18 +298,30 @@ class WriteAheadLog:
     # Inside
 
     def _snapshot(
-        self, state: dict[str, Any], priorities: Priorities | None, pinned: list[list[int]], everything: bool
+        self,
+        state: dict[str, Any],
+        priorities: Priorities | None,
+        pinned: list[list[int]],
+        everything: bool,
+        newer: NDArray[np.int64] | None = None,
     ) -> tuple[Record, RingManifest]:
         """Return a commit of what is not on disk, or of ``everything``, and the present manifest.
 
         Call this only while no commit is in progress.
+
+        Args:
+            state: state of the storage besides the ring.
+            priorities: the storage's priorities, if it has any.
+            pinned: commits to which checkpoints refer.
+            everything: write a full snapshot to a new file.
+            newer: (N,), transitions on disk whose replaced states the commit holds, too.
         """
         ring, log, manifest = self._ring, self._log, RingManifest.of(self._ring)
         needed = ring.needed
         # The manifest at the beginning of each file holds the size of the ring.
         new_file = everything or manifest != self._manifest or log.is_full(self._most_file_bytes)
-        if new_file and priorities is not None:
-            # Errors of a step change many times, and all changes stay in the log for as long as the step does.
+        if new_file and (priorities is not None or self.replaced.any_so_far):
+            # Errors and states of a step change many times, and all changes stay in the log as long as the step does.
             with suppress(OSError):
                 everything |= log.bytes_since(needed) > self._most_log_bytes
         part = ring.snapshot(needed if everything else max(self.written, needed))
@@ -304,6 +331,8 @@ class WriteAheadLog:
         if new_file:
             facts["manifest"] = manifest.facts()
         arrays = part.arrays
+        if newer is not None and not part.begins:
+            arrays = arrays | self.replaced.arrays(newer)
         if priorities is not None:
             offsets, changes = priorities.changes(everything=self._errors_on_their_way)
             self._errors_on_their_way = True
@@ -316,6 +345,12 @@ class WriteAheadLog:
     def _most_file_bytes(self) -> int:
         of_the_ring = self._ring.size * self._ring.columns.bytes_of_a_step
         return self._log_file_bytes or min(LOG_FILE_BYTES, max(_SMALLEST_LOG_FILE_BYTES, of_the_ring // 2))
+
+    @property
+    def _most_states(self) -> int:
+        """The most replaced states that one commit holds."""
+        layout = self._ring.layout.get(NEWER_STATES.leaf)
+        return 1 if layout is None else max(1, _LARGEST_COMMIT_BYTES // max(1, layout.count * layout.dtype.itemsize))
 
     @property
     def _most_log_bytes(self) -> float:
@@ -343,6 +378,7 @@ class WriteAheadLog:
             log.append(record)
             self._failed = self._errors_on_their_way = False
             self.written = record.steps
+            self.replaced.written(record)
             if record.begins_file:
                 log.drop_unneeded(record.facts["needed"])
         except BaseException as error:

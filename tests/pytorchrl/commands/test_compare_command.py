@@ -13,7 +13,6 @@ from pytorchrl.__main__ import main
 from pytorchrl.commands.sweeps.sweep import write_results
 from pytorchrl.commands.sweeps.trials import Trial
 from pytorchrl.commands.train import _show_results as show_results
-from pytorchrl.comparison.answer import answer_of
 from tests.support.run_folders import evaluated_run
 
 SMALL = ("--actor.hidden-sizes", "8", "--algorithm.test-every", "200", "--algorithm.num-test-episodes", "2")
@@ -54,7 +53,7 @@ def test_two_algorithms_are_trained_by_commands_with_three_seeds_and_compared(
     assert names[:2] == ["DQN", "PPO"]
     finals = [prl.read_evaluations(f"runs/DQN-CartPole-v1/seed-{seed}")[-1]["mean"] for seed in (1, 2, 3)]
     comparison = prl.compare_runs(["runs"])
-    assert f"\n\n{answer_of(comparison)}\n\n" in (tmp_path / "comparison.md").read_text()
+    assert f"\n\n{comparison.answer}\n\n" in (tmp_path / "comparison.md").read_text()
     # The interquartile mean of three values leaves out none of them.
     assert comparison.results[0].iqm.value == pytest.approx(sum(finals) / 3)
 

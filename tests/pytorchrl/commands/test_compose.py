@@ -1,6 +1,7 @@
 """`prl.compose` makes a scheme of an algorithm and an environment, and chooses the other parts."""
 
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import pytest
@@ -35,10 +36,28 @@ def test_a_class_whose_name_another_one_has_is_refused() -> None:
 
 
 def test_hyper_parameters_beside_the_parts_are_refused_with_what_to_write() -> None:
-    with pytest.raises(
-        TypeError, match=r"no argument learning_rate, lr; .* prl.compose\(prl.PPO.create_factory\(lr=1e-3\), env\)"
-    ):
-        prl.compose("PPO", "CartPole-v1", lr=1e-3, learning_rate=1e-3)
+    def message(*parts: Any, **others: Any) -> str:
+        with pytest.raises(TypeError) as refused:
+            prl.compose(*parts, **others)
+        return str(refused.value)
+
+    said = message("PPO", "CartPole-v1", lr=1e-3, learning_rate=1e-3)
+    assert said.startswith("compose: there is no argument learning_rate, lr; learning_rate: here it is")
+    assert said.endswith('prl.compose({"name": "PPO", "lr": 0.001}, "CartPole-v1")')
+    said = message(prl.DQN, "CartPole-v1", size=50, test_every=5, actor={"hidden_sizes": (8,)}, dueling=True)
+    assert '{"name": "DQN", "test_every": 5}, "CartPole-v1", storage={"size": 50}, actor={"dueling": True' in said
+    said = message(prl.DQN.create_factory(), "CartPole-v1", lr=1e-3)
+    assert said.endswith('prl.compose(prl.DQN.create_factory(..., lr=0.001), "CartPole-v1")')
+    said = message("DQN", "CartPole-v1", env_kwargs={"max_episode_steps": 3})
+    assert '{"name": "CartPole-v1", "env_kwargs": {\'max_episode_steps\': 3}}' in said
+    assert "learning_rat" in message("DQN", "CartPole-v1", learning_rat=1)
+
+
+def test_a_factory_of_an_algorithm_says_that_its_preset_is_not_used(capsys: pytest.CaptureFixture[str]) -> None:
+    prl.compose(prl.DQN.create_factory(), "CartPole-v1").close()
+    assert "the preset DQN, CartPole-v1 is not used, as algorithm is a factory" in capsys.readouterr().out
+    prl.compose({"name": "DQN", "test_every": 7}, "CartPole-v1").close()
+    assert "not used" not in capsys.readouterr().out
 
 
 def test_dicts_of_settings_change_the_preset_where_they_say_so() -> None:
@@ -75,6 +94,7 @@ def test_environments_of_ones_own_say_which_settings_of_the_preset_they_replace(
     [
         ({"algorithm": {"lr": 1e-3}}, r"algorithm must be a name such as 'PPO', a class, .* a dict with its name"),
         ({"env": {"num_envs": 2}}, r"env must be a name such as 'CartPole-v1', a callable"),
+        ({"env": {"env": gym.Env}}, r"got .*; write {\"name\": Env, ...}"),
         ({"actor": [64, 64]}, r"actor must be a name such as 'OnPolicyActor', .* got \[64, 64\]"),
         ({"storage": {"name": 3}}, r"storage must be a name such as 'GAEBuffer'"),
     ],

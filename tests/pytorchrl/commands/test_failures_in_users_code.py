@@ -1,11 +1,15 @@
 """A command that ends in a user's own code shows the place there, and where the whole traceback is kept."""
 
+import functools
+import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tyro
 
-from pytorchrl.__main__ import main
+from pytorchrl.__main__ import format_error, main
 
 ENVIRONMENT = """
 import gymnasium as gym
@@ -70,6 +74,22 @@ def test_an_error_of_the_toolkit_itself_is_one_line(monkeypatch: pytest.MonkeyPa
     assert "Traceback" not in str(ended.value.code)
 
 
+def test_packages_of_another_folder_than_pythons_own_are_not_taken_for_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As those of `pip install --user`, and of an environment that another one extends.
+    package = tmp_path / "site-packages" / "called_by.py"
+    package.parent.mkdir()
+    package.write_text("def call(function, *args, **kwargs):\n    return function(*args, **kwargs)\n")
+    monkeypatch.syspath_prepend(str(package.parent))
+    call = importlib.import_module("called_by").call
+    monkeypatch.setattr(tyro, "cli", functools.partial(call, tyro.cli))
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "show", "no-such-run"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert str(ended.value.code).startswith("error: ")
+
+
 MISTAKEN = """
 import pytorchrl as prl
 
@@ -100,3 +120,18 @@ def test_a_value_that_users_code_gives_is_shown_with_its_line_and_no_frames_of_t
         f'  File "{tmp_path}/{module}.py", line 8, in build'
     ]
     assert any(line.startswith(said) for line in lines)
+
+
+def test_packages_beside_those_of_the_environment_are_not_code_of_the_user(tmp_path: Path) -> None:
+    def error_in(file: Path) -> ValueError:
+        file.parent.mkdir(parents=True)
+        file.write_text("def fail():\n    raise ValueError('wrong')\n")
+        names: dict[str, Any] = {}
+        exec(compile(file.read_text(), file, "exec"), names)
+        with pytest.raises(ValueError, match="wrong") as raised:
+            names["fail"]()
+        # Without the frame of this test.
+        return raised.value.with_traceback(raised.tb.tb_next)
+
+    assert format_error(error_in(tmp_path / "lib" / "site-packages" / "of_system.py")) == "error: wrong"
+    assert format_error(error_in(tmp_path / "mine" / "script.py")).startswith("Traceback")

@@ -109,7 +109,7 @@ def test_a_run_that_fails_is_counted_and_its_output_kept(
     folder = tmp_path / "runs" / "sweep-DQN-CartPole-v1" / "algorithm.gamma=0.9"
     monkeypatch.setattr(sys, "argv", ["x", "train", *ARGUMENTS, "--steps", "50", "--log-dir", os.fspath(folder)])
     main()
-    with pytest.raises(SystemExit, match=r"error: 1 of 1 runs failed; output\.txt in their folders says why"):
+    with pytest.raises(SystemExit, match=r"error: 1 of 1 runs failed; output\.txt in the folder of a trial says"):
         command(monkeypatch, *ARGUMENTS, "--steps", "50", "--vary", "algorithm.gamma", "0.9")
     assert "1 of 1: runs/sweep-DQN-CartPole-v1/algorithm.gamma=0.9/seed-1: failed" in capfd.readouterr().out
     assert "algorithm.gamma: 0.9 here, 0.99 in the checkpoint" in (folder / "output.txt").read_text()

@@ -14,6 +14,8 @@ from pytorchrl.commands.composition.described_run import described_run, make_log
 from pytorchrl.commands.composition.description import merge_descriptions
 from pytorchrl.commands.composition.parts import TextError, make_parts, part_named, value_of
 from pytorchrl.commands.composition.presets import preset_of
+from pytorchrl.commands.sweeps.trials import Trial
+from pytorchrl.commands.sweeps.trials import _labels_in_wandb as labels_in_wandb
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from storages import Storage
 from storages.persistent.log.lock import Lock
@@ -263,8 +265,13 @@ def test_runs_of_seeds_that_have_finished_are_not_opened_again(
     command(monkeypatch, *arguments, "--steps", "60", "--seeds", "1", "2")
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs" / "seed-1").rglob("*")} == before
     text = printed(capsys)
-    assert "runs/seed-1: seed 1 has finished" in text
+    assert "runs/seed-1: seed 1 has finished runs/seed-2: " in text
     assert "runs/seed-2: seed 2, 0 of 60 steps" in text
+    command(monkeypatch, *arguments, "--steps", "60", "--seeds", "1", "--log-to", "wandb")
+    text = printed(capsys)
+    assert (
+        "seed 1 has finished; nothing more is logged, although --log-to names others than it was trained with" in text
+    )
     # Another composition is refused, as that of an unfinished run.
     with pytest.raises(SystemExit, match=r"algorithm.gamma: 0.5 here, 0.99 in the checkpoint"):
         command(monkeypatch, *arguments, "--steps", "60", "--seeds", "1", "--algorithm.gamma", "0.5")
@@ -308,9 +315,10 @@ def test_callbacks_are_given_with_arguments_and_each_seed_has_its_own(
     ("callback", "match"),
     [
         ("RecordVideo()", "there is no setting 'RecordVideo', which 'RecordVideo()' names; did you mean RecordVideos?"),
-        ("StopAtReturn(goal=1)", "unexpected keyword argument 'goal'"),
+        ("StopAtReturn(goal=1)", "StopAtReturn: unknown argument 'goal'; there are mean_return, evaluations"),
         ("Adam()", "--callbacks: 'Adam()' is neither a callback with its arguments, such as StopAtReturn(475), nor"),
-        ("StopAtReturn", "--callbacks: 'StopAtReturn' is neither a callback"),
+        ("StopAtReturn", "nor a function of a module that --import names; write 'StopAtReturn(...)'"),
+        ("LogWeights", "nor a function of a module that --import names; write 'LogWeights()'"),
         ("enough", "--callbacks: 'enough' is neither a callback with its arguments, such as StopAtReturn(475), nor"),
     ],
 )
@@ -440,6 +448,26 @@ def test_an_option_of_another_part_is_refused_with_that_part(
     assert f" --{found}" in said
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--env.episode-infos", "cost", "comfort"),
+            "values of --env.episode-infos are separated by commas: --env.epi",
+        ),
+        (("--env.episode_infos=cost", "comfort", "--steps", "9"), "commas: --env.episode-infos cost,comfort"),
+        (("--algorithm.lr", "0.1", "0.2"), "--algorithm.lr takes one value, got 0.1 0.2; quote a value with spaces"),
+        (("CartPole-v1",), "there is no option CartPole-v1"),
+    ],
+)
+def test_values_that_the_shell_has_separated_are_refused_with_what_to_write(
+    arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command(monkeypatch, "train", *arguments, "--algorithm=dqn", "--env=CartPole-v1")
+    assert message in capsys.readouterr().err
+
+
 def test_help_lists_the_options_of_the_named_classes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -516,6 +544,32 @@ def test_a_trial_of_a_wandb_sweep_uses_its_values_and_has_its_own_folder(
         values = [f"--algorithm.lr={lr}", "--actor.dueling=True", "--seeds=2"]
         shared = ["--algorithm=dqn", "--env=CartPole-v1", "--no-preset", "--steps=100", *SMALL]
         command(monkeypatch, "train", *shared, *values)
-        config = RunFolder(tmp_path / "runs" / "DQN-CartPole-v1" / "sweep1" / trial / "seed-2").read_config()
+        config = RunFolder(tmp_path / "runs" / "sweep-DQN-CartPole-v1" / "sweep1" / trial / "seed-2").read_config()
         assert config["algorithm"]["hyper_parameters"]["lr"] == lr
         assert config["actor"]["hyper_parameters"]["dueling"] is True
+
+
+def test_trials_of_a_wandb_sweep_have_folders_below_log_dir(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_SWEEP_ID", "sweep1")
+    monkeypatch.setenv("WANDB_RUN_ID", "trial1")
+    arguments = ["--algorithm=dqn", "--env=CartPole-v1", "--steps=100", "--log-dir=mine"]
+    assert described_run(arguments).run_folder(2) == Path("mine/sweep1/trial1/seed-2")
+    # Our sweep, that an agent started, has chosen the folders of its trials itself.
+    assert described_run([*arguments, "--parent-process=1"]).run_folder(2) == Path("mine/seed-2")
+    assert described_run(arguments[:-1]).sweep_folder == Path("runs/sweep-DQN-CartPole-v1")
+
+
+def test_runs_of_several_seeds_have_different_names_in_wandb() -> None:
+    arguments = ["--algorithm=dqn", "--env=CartPole-v1", "--steps=100", "--log-to", 'Wandb(run_name="mine")']
+
+    def name(seed: int, *more: str) -> str | None:
+        (logger,) = described_run([*arguments, *more]).loggers(seed) or ()
+        assert isinstance(logger, prl.Wandb)
+        return logger.run_name
+
+    assert name(1) == name(3, "--seeds", "3") == "mine"
+    assert [name(seed, "--seeds", "1", "2") for seed in (1, 2)] == ["mine-seed-1", "mine-seed-2"]
+    trial = Trial({"algorithm.lr": "1e-3"}, 2, Path("sweep/lr"))
+    options = ["--seeds=2", "--parent-process=1", "--log-dir=sweep/lr"]
+    assert name(2, *options) is None
+    assert labels_in_wandb(trial, described_run([*arguments, *options]))["WANDB_NAME"] == "mine-lr=1e-3-seed-2"

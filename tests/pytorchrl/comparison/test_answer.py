@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.comparison.answer import answer_of
 from tests.support.run_folders import evaluated_run
 
 
@@ -14,7 +13,7 @@ def answer(folder: Path, **returns: Sequence[float]) -> str:
     for algorithm, values in returns.items():
         for seed, value in enumerate(values):
             evaluated_run(folder / algorithm / f"{seed}", [(1000, value)], algorithm=algorithm, seed=seed)
-    return answer_of(prl.compare_runs([folder]))
+    return prl.compare_runs([folder]).answer
 
 
 def test_a_clear_difference_over_few_seeds_is_not_sure(tmp_path: Path) -> None:
@@ -61,4 +60,4 @@ def test_one_group_one_seed_or_no_difference_is_said(
 def test_groups_that_have_no_environments_in_common_are_not_ranked(tmp_path: Path) -> None:
     for algorithm, env in (("DQN", "A-v0"), ("PPO", "B-v0")):
         evaluated_run(tmp_path / algorithm, [(1000, 1.0)], algorithm=algorithm, env=env)
-    assert "No group has runs in all of A-v0, B-v0" in answer_of(prl.compare_runs([tmp_path]))
+    assert "No group has runs in all of A-v0, B-v0" in prl.compare_runs([tmp_path]).answer

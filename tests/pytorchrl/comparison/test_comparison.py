@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.comparison import pictures
 from pytorchrl.comparison.latex import as_latex
-from pytorchrl.comparison.pictures import performance_profile, thresholds
+from pytorchrl.comparison.profiles import performance_profile, thresholds
 from pytorchrl.comparison.references import reference_of
 from pytorchrl.comparison.tables import as_csv, as_markdown
 from tests.support.rliable_module import rliable_module
@@ -194,6 +193,18 @@ def test_a_second_run_with_the_same_seed_is_ignored(tmp_path: Path) -> None:
     assert any("2 is ignored: " in note and "has the same composition and seed" in note for note in comparison.notes)
 
 
+def test_an_id_and_a_class_of_the_same_observations_are_noted_as_perhaps_the_same(tmp_path: Path) -> None:
+    spaces = {"observation": {"type": "Box", "shape": [5]}, "action": {"type": "Discrete", "n": 2}}
+    for name, env in {"by-id": "House-v0", "by-class": {"callable": "House"}, "other": "CartPole-v1"}.items():
+        own = spaces if name != "other" else {"observation": {"type": "Box", "shape": [4]}}
+        evaluated_run(tmp_path / name, [(1000, 3.0)], env=env, spaces=own)
+    (note,) = (one for one in prl.compare_runs([tmp_path]).notes if "named by an id and by a class" in one)
+    assert "House-v0" in note.partition(" have the same observations")[0]
+    assert "CartPole-v1" not in note
+    apart = prl.compare_runs([tmp_path / "by-id", tmp_path / "other"])
+    assert not any("named by an id" in one for one in apart.notes)
+
+
 def test_notes_warn_of_intervals_from_few_seeds(tmp_path: Path) -> None:
     for seed in range(3):
         evaluated_run(tmp_path / str(seed), [(1000, float(seed))], seed=seed)
@@ -280,14 +291,32 @@ def test_a_latex_table_has_rules_of_booktabs_and_escaped_names(tmp_path: Path) -
     for name in ("50% & a_b", "[other]"):
         evaluated_run(tmp_path / name, RETURNS)
     comparison = prl.compare_runs({name: [tmp_path / name] for name in ("50% & a_b", "[other]")})
-    text = as_latex(comparison, "An answer.")
-    assert text.startswith("% Needs \\usepackage{booktabs} before the document.\n% An answer.\n% Scores: ")
+    text = as_latex(comparison)
+    head = "% Needs \\usepackage{booktabs} before the document.\n% 50% & a_b has the same mean as [other]: 2.00 "
+    assert text.startswith(head)
+    assert comparison.answer in text
     assert text.count("\\begin{tabular}{lrrrr") == text.count("\\end{tabular}") == 2
     assert text.count("\\toprule") == text.count("\\midrule") == text.count("\\bottomrule") == 2
     rows = [line.strip() for line in text.splitlines() if line.endswith("\\\\")]
     assert rows[1].startswith("50\\% \\& a\\_b & 1 & ")
     assert rows[2].startswith("{}[other] & 1 & ")
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows[:3]} == {10}
+    assert "\\caption{Scores in CartPole-v1}\n  \\label{tab:scores-in-cartpole-v1}\n" in text
+
+
+def test_columns_of_tables_are_those_chosen_in_their_order(tmp_path: Path) -> None:
+    comparison = prl.compare_runs([two_groups(tmp_path)])
+    text = as_latex(comparison, ["95% interval", "final IQM", "seeds"])
+    headings = [line.strip() for line in text.splitlines() if line.lstrip().startswith("group &")]
+    assert headings == [
+        "group & 95\\% interval & final IQM & seeds \\\\",
+        "group & 95\\% interval & seeds \\\\",
+    ]
+    assert as_markdown(comparison, ["best"]).count("| group |") == 1
+    with pytest.raises(
+        ValueError, match="columns: there is no 'IQM'; choose from: seeds; final IQM; 95% interval; mean"
+    ):
+        as_markdown(comparison, ["IQM"])
 
 
 def test_settings_that_differ_and_that_no_name_tells_are_noted(tmp_path: Path) -> None:
@@ -346,17 +375,13 @@ def test_pictures_are_drawn_for_one_environment_and_for_several(tmp_path: Path, 
         prl.draw_profile(comparison, tmp_path / "profile.jpg")
 
 
-def test_a_profile_of_several_environments_counts_the_runs_of_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_of_several_environments_counts_the_runs_of_each(tmp_path: Path) -> None:
     from matplotlib.text import Text
 
     drawn: list[Any] = []
-    monkeypatch.setattr(pictures, "save_figure", lambda figure, output: drawn.append(figure) or output)
-    two_groups(tmp_path / "runs", "A-v0")
-    prl.draw_profile(prl.compare_runs([tmp_path / "runs"]), tmp_path / "profile.svg")
-    two_groups(tmp_path / "runs", "B-v0")
-    prl.draw_profile(prl.compare_runs([tmp_path / "runs"]), tmp_path / "profile.svg")
+    for env in ("A-v0", "B-v0"):
+        two_groups(tmp_path / "runs", env)
+        drawn.append(prl.profile_axes(prl.compare_runs([tmp_path / "runs"])).figure)
     one, several = (" ".join(text.get_text() for text in figure.findobj(Text)) for figure in drawn)
     assert "4 runs, with 95% bootstrap intervals" in one
     assert "4 runs in each of 2 environments, with 95% bootstrap intervals" in " ".join(several.split())
@@ -401,3 +426,17 @@ def test_equal_scores_of_few_seeds_have_no_interval(tmp_path: Path) -> None:
     comparison = prl.compare_runs([tmp_path])
     assert "[0.00, 0.00]" not in as_markdown(comparison)
     assert "All seeds have the same score, so that there is no interval: DQN." in comparison.notes
+    (row,) = csv.DictReader(io.StringIO(as_csv(comparison)))
+    assert (row["iqm"], row["iqm_low"], row["iqm_high"]) == ("0.0", "", "")
+
+
+def test_an_interval_that_the_table_leaves_out_is_left_out_everywhere(tmp_path: Path) -> None:
+    for algorithm, better in (("DQN", 0.0), ("PPO", 100.0)):
+        for seed in range(3):
+            evaluated_run(tmp_path / f"{algorithm}-{seed}", [(1000, better + seed)], algorithm=algorithm, seed=seed)
+    comparison = prl.compare_runs([tmp_path])
+    assert comparison.improvements[0].probability.value == 1.0
+    assert not comparison.improvements[0].probability.has_interval
+    assert "1.00, 1.00" not in as_markdown(comparison)
+    rows = {row["group"]: row for row in csv.DictReader(io.StringIO(as_csv(comparison)))}
+    assert (rows["PPO"]["probability_of_improvement"], rows["PPO"]["probability_low"]) == ("1.0", "")

@@ -81,6 +81,33 @@ def test_a_callback_is_called_at_every_event_of_a_run(tmp_path: Path) -> None:
     assert len(noting.returns) == episodes > 0
 
 
+def test_a_function_is_called_after_the_phases_that_reach_multiples_of_its_interval(tmp_path: Path) -> None:
+    three = prl.VecEnv.create_factory("CartPole-v1", num_envs=3)
+
+    def calls(folder: str, steps: int, every: int | None) -> list[int]:
+        called: list[int] = []
+
+        def function(learner: prl.Learner) -> None:
+            called.append(learner.scheme.steps)
+
+        given = [prl.AfterSteps(function, every=every)]
+        with (
+            prl.Learner.resume(tmp_path / folder, target_steps=steps, callbacks=given)
+            if (tmp_path / folder).exists()
+            else prl.Learner(dqn_scheme(envs=three), steps, tmp_path / folder, callbacks=given)
+        ) as learner:
+            learner.run()
+        return called
+
+    each = calls("each", 120, None)
+    assert not any(steps % 50 == 0 for steps in each)
+    due = [next(steps for steps in each if steps >= multiple) for multiple in (50, 100)]
+    assert calls("every", 120, 50) == due
+    # A resumed run does not call it again for a multiple that it has passed.
+    assert calls("every", 140, 50) == []
+    assert len(calls("every", 160, 50)) == 1
+
+
 def test_a_run_ends_after_the_step_in_which_a_callback_stops_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -490,3 +517,15 @@ def test_a_callback_of_evaluations_is_refused_in_a_run_without_any(callback: Any
         pytest.raises(ValueError, match="makes no evaluations, as test_every of DQN is 0"),
     ):
         learner.run()
+
+
+def test_a_decorated_callback_with_an_init_of_its_own_takes_its_arguments_by_name() -> None:
+    @dataclass(eq=False)
+    class Limited(prl.Callback):
+        number: int = 3
+
+        def __init__(self, limit: int, **others: int) -> None:
+            super().__init__()
+            self.number = limit + sum(others.values())
+
+    assert (Limited(limit=4).number, Limited(4, other=3).number) == (4, 7)

@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.image
 import pytest
+from matplotlib.figure import Figure
 
 import pytorchrl as prl
 from pytorchrl.comparison.pictures import _intervals as intervals_of
@@ -42,6 +43,74 @@ def test_axes_of_each_environment_are_returned_to_go_on_with(runs: Path, tmp_pat
     assert axes["Acrobot-v1"].get_title() == "Acrobot-v1"
 
 
+def test_curves_intervals_and_profiles_are_drawn_into_axes_of_ones_own(runs: Path, tmp_path: Path) -> None:
+    figure = Figure(figsize=(6.5, 5), layout="constrained")
+    grid = figure.subplots(2, 2)
+    assert prl.curve_axes([runs], axes=grid[0, 0]) == {"CartPole-v1": grid[0, 0]}
+    inside = prl.FigureOptions(legend_place="inside", title="Balance", font_size=7, order=["PPO"])
+    comparison = prl.compare_runs([runs])
+    assert prl.profile_axes(comparison, axes=grid[0, 1], options=inside) is grid[0, 1]
+    assert prl.comparison_axes(comparison, axes=grid[1]) == list(grid[1])
+    figure.savefig(tmp_path / "figure.pdf")
+    assert not figure.legends
+    assert all(axes.get_lines() and axes.get_xlabel() for axes in grid.flat)
+    assert [line.get_label() for line in grid[0, 0].get_lines()] == ["DQN", "PPO"]
+    assert (grid[0, 0].get_legend(), grid[0, 1].get_title()) == (None, "Balance")
+    assert [text.get_text() for text in grid[0, 1].get_legend().get_texts()] == ["PPO", "DQN"]
+    assert grid[0, 1].xaxis.label.get_size() == grid[0, 1].title.get_size() == 7
+    assert grid[1, 0].get_ylim() == grid[1, 1].get_ylim()
+    (alone,) = prl.comparison_axes(comparison, axes=Figure().subplots())
+    assert [text.get_text() for text in alone.get_yticklabels()] == ["DQN", "PPO"]
+    assert len(prl.comparison_axes(comparison)) == 2
+
+
+@pytest.mark.parametrize("order", [[], ["PPO"]])
+def test_a_group_has_the_same_colour_in_curves_and_in_comparisons(runs: Path, order: list[str]) -> None:
+    for algorithm in ("DQN", "IQN", "PPO"):
+        for seed in (1, 2):
+            evaluated_run(runs / "b" / f"{algorithm}-{seed}", POINTS, algorithm=algorithm, env="B-v0", seed=seed)
+    options = prl.FigureOptions(order=order, counts=False)
+
+    def colours(axes: Any) -> dict[str, str]:
+        return {line.get_label(): line.get_color() for line in axes.get_lines()}
+
+    curves = colours(prl.curve_axes([runs / "b", runs], options=options)["B-v0"])
+    assert set(curves) == {"DQN", "IQN", "PPO"}
+    # IQN, which has no runs in CartPole, is not among the scores over both.
+    comparison = prl.compare_runs([runs / "b", runs])
+    profiles = colours(prl.profile_axes(comparison, options=options))
+    assert profiles == {name: curves[name] for name in profiles}
+    assert set(profiles) == {"DQN", "PPO"}
+    means = prl.comparison_axes(comparison, options=options)[0]
+    assert {line.get_color() for line in means.get_lines()} == set(profiles.values())
+
+
+def test_axes_of_ones_own_are_needed_for_each_environment(runs: Path, tmp_path: Path) -> None:
+    evaluated_run(runs / "other", POINTS, algorithm="DQN", env="Acrobot-v1")
+    grid = Figure().subplots(1, 2)
+    with pytest.raises(ValueError, match=r"axes: the runs are in 2 environments; give axes for each, "):
+        prl.curve_axes([runs], axes=grid[0])
+    with pytest.raises(ValueError, match="axes: there are none for 'Acrobot-v1'; the runs are in"):
+        prl.curve_axes([runs], axes={"CartPole-v1": grid[0]})
+    axes = prl.curve_axes([runs], axes={"CartPole-v1": grid[0], "Acrobot-v1": grid[1]})
+    assert [one.get_title() for one in axes.values()] == ["CartPole-v1", "Acrobot-v1"]
+    with pytest.raises(TypeError, match=r"axes must be matplotlib's, such as one of plt.subplots\(1, 2\)\[1\], got 3"):
+        prl.curve_axes([runs], axes=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="size is that of the figure of the axes"):
+        prl.profile_axes(prl.compare_runs([runs]), axes=grid[0], options=prl.FigureOptions(size=(3, 2)))
+    with pytest.raises(ValueError, match="axes: this comparison is drawn into one or two, got 3"):
+        prl.comparison_axes(prl.compare_runs([runs / "DQN-1", runs / "PPO-1"]), axes=[*grid, grid[0]])
+
+
+def test_unknown_arguments_of_figures_are_answered_with_what_is_here() -> None:
+    with pytest.raises(TypeError, match=r"curve_axes: unknown argument 'ax'; here it is axes\. There are paths, axes"):
+        prl.curve_axes(["runs"], ax=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"'ax'; here it is prl\.curve_axes\(runs, axes=axes\)\. There are paths"):
+        prl.plot_runs(["runs"], "a.png", ax=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"'figsize'; here it is options=prl\.FigureOptions\(size=\.\.\.\)"):
+        prl.plot_runs(["runs"], "a.png", figsize=(3, 2))  # type: ignore[call-arg]
+
+
 def test_size_labels_names_and_order_are_those_given(runs: Path, tmp_path: Path) -> None:
     options = prl.FigureOptions(
         size=(3.5, 2.8), title="Balance", x_label="frames", y_label="score", names={"DQN": "ours"}, order=["PPO"]
@@ -53,6 +122,22 @@ def test_size_labels_names_and_order_are_those_given(runs: Path, tmp_path: Path)
     assert first > second, "the first of the legend is drawn first"
     picture = plot_runs([runs], tmp_path / "small.png", options=options)
     assert matplotlib.image.imread(picture).shape[:2] == (420, 525)
+
+
+def test_the_resolution_of_a_picture_can_be_chosen(runs: Path, tmp_path: Path) -> None:
+    def pixels(dpi: float | None) -> list[tuple[int, ...]]:
+        options, comparison = prl.FigureOptions(size=(4, 3), dpi=dpi), prl.compare_runs([runs])
+        pictures = (
+            plot_runs([runs], tmp_path / "curves.png", options=options),
+            prl.draw_comparison(comparison, tmp_path / "intervals.png", options),
+            prl.draw_profile(comparison, tmp_path / "profile.png", options),
+        )
+        return [matplotlib.image.imread(picture).shape[:2] for picture in pictures]
+
+    assert pixels(50) == [(150, 200)] * 3
+    with mpl.rc_context({"savefig.dpi": 100}):
+        assert pixels(None) == [(300, 400)] * 3
+        assert pixels(50) == [(150, 200)] * 3
 
 
 @pytest.mark.parametrize("size", [(3.3, 2.6), (7.0, 3.0)])
@@ -116,6 +201,23 @@ def test_lines_markers_and_texts_are_smaller_in_a_narrow_figure(four_groups: Pat
     assert (wide.yaxis.label.get_fontsize(), narrow.yaxis.label.get_fontsize()) == (10, 7.5)
     assert narrow.get_yticklabels()[0].get_fontsize() == 7.5
     assert legend(narrow)[3:] == ["PERBuffer, n_step=3", "evaluation", "training"]
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["PPO, lr=0.01", "PPO, lr=0.1"], ["lr=0.01", "lr=0.1"]),
+        (["DQN + PERBuffer, n_step=1", "DQN + ReplayBuffer"], ["PERBuffer, n_step=1", "ReplayBuffer"]),
+        (["PPO, lr=0.01", "SAC, lr=0.1"], None),
+        (["PPO, lr=0.01", "PPO"], None),
+    ],
+)
+def test_names_in_a_column_leave_out_the_algorithm_of_all(
+    runs: Path, names: list[str], shown: list[str] | None
+) -> None:
+    by_name = {name: [runs / f"{algorithm}-1"] for name, algorithm in zip(names, ("DQN", "PPO"), strict=True)}
+    (axes,) = prl.curve_axes(by_name, options=prl.FigureOptions(size=(3.3, 2.4))).values()
+    assert legend(axes) == (shown or names)
 
 
 def test_all_texts_have_the_size_that_is_chosen(four_groups: Path) -> None:
@@ -230,6 +332,7 @@ def test_an_empty_label_leaves_it_out(runs: Path) -> None:
     [
         ({"size": (0, 2)}, r"size must be a width and a height in inches, above 0, got \(0, 2\)"),
         ({"font_size": 0}, "font_size must be a number of points, above 0, got 0"),
+        ({"dpi": 0}, "dpi must be a number of pixels per inch, above 0, got 0"),
         ({"legend_columns": 0}, "legend_columns must be at least 1, got 0"),
         ({"legend_place": "left"}, "legend_place must be one of below, above, right, inside, none, got 'left'"),
         ({"order": "PPO"}, r"order must be a list of names, got the text 'PPO'; write \['PPO'\]"),

@@ -151,6 +151,9 @@ def test_groups_named_by_folders_have_the_name_of_the_folder_of_their_seeds() ->
     assert [group.name for group in grouped(runs)] == ["0", "1"]
     beside = [Run(Path(f"runs/{number}"), one.config, []) for number, one in enumerate(runs)]
     assert [group.name for group in grouped(beside)] == ["0 and 1 more", "2 and 1 more"]
+    below = [run(one.config, f"runs/dqn/seed-{number}") for number, one in enumerate(runs[:2])]
+    below += [run(one.config, f"runs/dqn/trials/{number}/seed-1") for number, one in enumerate(runs[2:])]
+    assert [group.name for group in grouped(below)] == ["dqn", "trials"]
 
 
 @pytest.mark.parametrize(

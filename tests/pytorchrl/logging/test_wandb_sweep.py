@@ -45,7 +45,7 @@ def test_wandbs_agent_trains_with_the_values_of_the_sweep(tmp_path: Path, monkey
     arguments = {name: {"value": value} for name, value in values.items()}
     agent._command_run({"run_id": "trial1", "program": sweep["program"], "args": arguments})
     assert agent._run_processes["trial1"].wait(timeout=300) == 0
-    run_folder = tmp_path / "runs" / "DQN-CartPole-v1" / "sweep1" / "trial1" / "seed-2"
+    run_folder = tmp_path / "runs" / "sweep-DQN-CartPole-v1" / "sweep1" / "trial1" / "seed-2"
     (path,) = run_files(run_folder)
     run = start(path)
     assert (run.run_id, run.sweep_id, run.project) == ("trial1", "sweep1", "mine")

@@ -12,6 +12,7 @@ from threading import Thread
 from typing import Any
 from urllib.error import URLError
 
+import numpy as np
 import pytest
 import wandb
 
@@ -499,6 +500,24 @@ def test_a_run_logs_its_composition_its_videos_and_its_evaluations(tmp_path: Pat
     assert len(list(run.glob("wandb/offline-run-*/files/media/videos/test/video*.gif"))) == 1
     (table,) = tables_of(run)
     assert [row[0] for row in json.loads(table.read_text())["data"]] == [100]
+
+
+@pytest.mark.long
+def test_images_are_logged_to_the_wandb_run_of_a_learner(tmp_path: Path) -> None:
+    def show(learner: prl.Learner) -> None:
+        assert learner.wandb_run is not None
+        with pytest.raises(ValueError, match=r"'image' must be a number, got .*; wandb takes others by learner"):
+            learner.log({"image": np.zeros(1)})  # type: ignore[dict-item]
+        image = wandb.Image(np.zeros((4, 4), np.uint8))
+        learner.wandb_run.log({"image": image, "steps": learner.scheme.steps})
+
+    with prl.Learner(dqn_scheme(), 4, tmp_path / "run", log_to=["wandb"], callbacks=[show]) as learner:
+        learner.run()
+    (path,) = run_files(tmp_path / "run")
+    images = [row["steps"] for row in history(path) if any(name.startswith("image") for name in row)]
+    assert images == [4]
+    with prl.Learner(dqn_scheme(), 4, tmp_path / "other") as learner:
+        assert learner.wandb_run is None
 
 
 def test_an_offline_run_that_cannot_be_started_is_an_error(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

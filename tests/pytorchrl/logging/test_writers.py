@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import pytorchrl as prl
 from pytorchrl.logging import make_writers
 from pytorchrl.logging import writers as module
 
@@ -28,6 +29,18 @@ def test_an_unknown_name_is_refused_with_the_nearest_before_a_folder_is_created(
     with pytest.raises(ValueError, match=message):
         make_writers(["tensorboard", name], tmp_path / "run", {})
     assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_setting_of_a_logger_is_answered_with_those_there_are() -> None:
+    with pytest.raises(TypeError) as refused:
+        prl.Wandb(name="ppo-{seed}")  # type: ignore[call-arg]
+    assert str(refused.value) == (
+        "Wandb: unknown argument 'name'; here it is run_name. There are project, entity, group, run_name, tags"
+    )
+    with pytest.raises(TypeError, match="TensorBoard: unknown argument 'path'; there are none"):
+        prl.TensorBoard(path="here")
+    with pytest.raises(TypeError, match=r"LinearSchedule: unknown argument 'finall'; did you mean 'final'\? There are"):
+        prl.LinearSchedule(1.0, finall=0.0)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

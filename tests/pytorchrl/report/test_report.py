@@ -223,6 +223,32 @@ def test_a_long_curve_shows_means_of_neighbours_and_omits_non_finite_values(tmp_
     assert loss["episodes"] == []
 
 
+def test_groups_have_the_names_and_the_order_given(
+    runs: Path, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = [group["label"] for group in data_of(text)["curves"]["groups"]]
+    output = tmp_path / "report.html"
+    arguments = [
+        "report",
+        str(runs),
+        "-o",
+        str(output),
+        "--names",
+        own[-1],
+        "ours",
+        own[0],
+        "deep Q",
+        "--order",
+        "ours",
+    ]
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *arguments])
+    main()
+    shown = [group["label"] for group in data_of(without_plotly(output))["curves"]["groups"]]
+    assert shown == ["ours", "deep Q", *own[1:-1]]
+    with pytest.raises(ValueError, match="names: there is no group 'SAC'; choose from: "):
+        write_report([runs], output, names={"SAC": "theirs"})
+
+
 def test_the_command_prints_the_path_and_the_size_of_the_page(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,7 +82,7 @@ class Pair:
         self.models[name].insert(sample)
 
     def assert_rows(self, batch: Any) -> None:
-        for (name, model), (part, _) in zip(self.models.items(), split(batch, None), strict=True):
+        for (name, model), (part, _) in zip(self.models.items(), split(batch, {}), strict=True):
             assert len(part[INDICES]) == dict(zip(SHARES, batch[SOURCE_SIZES].tolist(), strict=True))[name]
             assert_windows(
                 model, part if self.sequences != Episodes() else without_padding(part), self.sequences, self.n_step
@@ -133,12 +133,12 @@ def test_mixed_batches_equal_those_of_each_storage_and_errors_return_to_it(
             info = mixed.after_gradients(batch, {ERRORS: errors, "loss": 1.0})
             assert info["loss"] == 1.0
             assert {"storage/demonstrations/row_age", "storage/main/replay_ratio"} <= info.keys()
-            for storage, part, (of_batch, of_part) in zip(alone.values(), parts, split(batch, errors), strict=True):
+            split_again = split(batch, {ERRORS: errors})
+            for storage, part, (of_batch, of_part) in zip(alone.values(), parts, split_again, strict=True):
                 steps = len(part[REW])
                 assert_equal(of_batch[REW][:steps], part[REW])
                 assert_equal((of_batch[INDICES], of_batch[WEIGHTS]), (part[INDICES], part[WEIGHTS]))
-                assert of_part is not None
-                storage.after_gradients(part, {ERRORS: of_part[:steps]})
+                storage.after_gradients(part, {ERRORS: of_part[ERRORS][:steps]})
         for name, storage in alone.items():
             assert_equal(storage.state_dict(), pair.storages[name].state_dict())
 
@@ -222,7 +222,7 @@ def test_a_field_that_one_storage_lacks_has_a_constant_in_its_rows(window: Any) 
     lacking, having = filled(factory), filled(factory, Extra=np.full((1, 2), 3.0, np.float32))
     shares = {"demonstrations": 0.5, "main": 0.5}
     mixed = MixedStorage({"demonstrations": lacking, "main": having}, shares, {"Extra": (2, 7.0)})
-    parts = [part["Extra"] for part, _ in split(next(mixed.generate_batches(1, 8)), None)]
+    parts = [part["Extra"] for part, _ in split(next(mixed.generate_batches(1, 8)), {})]
     for part, value in zip(parts, (7.0, 3.0), strict=True):
         assert part.shape[-1] == 2
         assert (part == value).all()

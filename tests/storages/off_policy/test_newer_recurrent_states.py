@@ -1,6 +1,5 @@
 """The recurrent states of an update replace those stored with the steps of its sequences."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import torch
 
 from storages import Episodes, HERBuffer, MixedStorage, PERBuffer, ReplayBuffer, Sequences
 from storages.transition import BATCH_SIZES, BURN_IN, DONE, EPISODE, ERRORS, INDICES, MASK, RHS
-from tests.support.model import ALGORITHM, Stream, unchanged
+from tests.support.model import ALGORITHM, Stream, equal, unchanged
 
 ENVS, SIZE, STEPS, ROWS = 2, 30, 20, 12
 KINDS: dict[str, Any] = {
@@ -21,11 +20,11 @@ KINDS: dict[str, Any] = {
 }
 
 
-def filled(kind: Any, make: Any = ReplayBuffer, **settings: Any) -> tuple[Any, Stream]:
+def filled(kind: Any, make: Any = ReplayBuffer, steps: int = STEPS, **settings: Any) -> tuple[Any, Stream]:
     storage = make.create_factory(size=SIZE, sequences=kind, **settings)("cpu", None, ALGORITHM, None)
     storage.seed(0)
     stream = Stream(ENVS, "vector", True, np.random.default_rng(3))
-    for _ in range(STEPS):
+    for _ in range(steps):
         storage.insert_transition(stream.step())
     return storage, stream
 
@@ -126,19 +125,33 @@ def test_a_state_saved_after_an_update_holds_its_recurrent_states() -> None:
     assert torch.equal(states_of(copy), states_of(storage))
 
 
-@pytest.mark.parametrize("why", ["directory", "on the device", "hindsight"])
-def test_a_storage_that_cannot_replace_states_keeps_those_of_acting(why: str, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {
-        "directory": {"directory": tmp_path},
-        "on the device": {"keep_on_device": True},
-        "hindsight": {"make": HERBuffer, "her_function": unchanged, "her_ratio": 0.5},
-    }[why]
-    storage, _ = filled(KINDS["within episodes"], **settings)
+@pytest.mark.parametrize("prefetch", [0, 2])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_states_kept_on_the_device_are_those_of_a_storage_on_the_cpu(kind: Any, prefetch: int) -> None:
+    on_cpu, stream = filled(kind, PERBuffer)
+    on_device, _ = filled(kind, PERBuffer, keep_on_device=True, prefetch=prefetch)
+    begun_newer = 0
+    for inserted in (0, 1, 7, 0, SIZE + 3, 2):
+        for _ in range(inserted):
+            sample = stream.step()
+            for storage in (on_cpu, on_device):
+                storage.insert_transition(sample)
+        batches = [storage.generate_batches(4, ROWS) for storage in (on_cpu, on_device)]
+        for one, other in zip(*batches, strict=True):
+            assert equal(one, other)
+            begun_newer += int((one[RHS] >= 100).any())
+            for storage, batch in ((on_cpu, one), (on_device, other)):
+                storage.after_gradients(batch, {RHS: new_states(storage, batch), ERRORS: torch.ones_like(batch[DONE])})
+    # Only pieces of episodes begin in their middle.
+    assert begun_newer or isinstance(kind, Episodes)
+
+
+def test_hindsight_keeps_the_states_of_acting() -> None:
+    storage, _ = filled(KINDS["within episodes"], HERBuffer, her_function=unchanged, her_ratio=0.5)
     before = states_of(storage)
     batch = next(iter(storage.generate_batches(1, ROWS)))
     storage.after_gradients(batch, {RHS: new_states(storage, batch)})
     assert torch.equal(states_of(storage), before)
-    storage.close()
 
 
 def test_states_of_another_shape_are_refused_and_nothing_is_replaced() -> None:
@@ -158,10 +171,22 @@ def test_states_of_single_transitions_are_refused() -> None:
         storage.after_gradients(batch, {RHS: batch[RHS]})
 
 
-def test_storages_of_a_mix_keep_the_states_of_acting() -> None:
-    parts = [filled(KINDS["within episodes"])[0] for _ in range(2)]
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_each_storage_of_a_mix_takes_the_states_of_its_own_steps(kind: Any) -> None:
+    parts = [filled(kind, steps=steps)[0] for steps in (STEPS, STEPS - 5)]
     before = [states_of(part) for part in parts]
     mix = MixedStorage(dict(zip("ab", parts, strict=True)), {"a": 0.5, "b": 0.5})
     batch = next(iter(mix.generate_batches(1, ROWS)))
-    mix.after_gradients(batch, {RHS: torch.zeros(*batch[DONE].shape[:-1], before[0].shape[-1])})
-    assert all(torch.equal(states_of(part), states) for part, states in zip(parts, before, strict=True))
+    # Each state is the one stored plus 100, so that it says of which storage and step it is.
+    states = new_states(parts[0], batch).clone()
+    expected = [stored.clone() for stored in before]
+    for position, number in continuing(batch):
+        row = int(batch[EPISODE][position[0], 0]) if BATCH_SIZES in batch else position[1]
+        of, place = int(row >= ROWS // 2), divmod(number, ENVS)
+        states[position] = expected[of][place] = before[of][place] + 100
+    mix.after_gradients(batch, {RHS: states})
+    for part, there, stored in zip(parts, expected, before, strict=True):
+        assert torch.equal(states_of(part), there)
+        assert not torch.equal(there, stored)
+    with pytest.raises(ValueError, match=r"MixedStorage: .* must be one state for each step of the batch"):
+        mix.after_gradients(batch, {RHS: states[1:]})

@@ -9,7 +9,7 @@ import torch
 
 from storages import Episodes, EREBuffer, HERBuffer, Sequences, Storage
 from storages.core.device.device_cache import DeviceMemoryError, free_bytes
-from storages.transition import ERRORS, INDICES, MASK, OBS, REW, WEIGHTS
+from storages.transition import ERRORS, INDICES, MASK, OBS, REW, RHS, WEIGHTS
 from tests.storages.off_policy.test_late_errors import with_late_errors
 from tests.support.comparison import assert_equal
 from tests.support.model import ALGORITHM, KINDS, Stream, environments, equal, map_leaves
@@ -73,6 +73,8 @@ def test_batches_on_the_gpu_equal_those_on_the_cpu(way: dict[str, Any], kind: st
     assert all(equal(one, map_leaves(two, torch.Tensor.cpu)) for one, two in zip(expected, found, strict=True))
 
 
+# Rewards are zeros, not those of the reward function.
+@pytest.mark.filterwarnings("ignore:.*but compute_reward gives:UserWarning")
 @pytest.mark.parametrize("way", WAYS)
 def test_relabelled_batches_on_the_gpu_equal_those_on_the_cpu(way: dict[str, Any]) -> None:
     envs = SimpleNamespace(num_envs=1, compute_reward=lambda achieved, desired, info: achieved[:, 0] - desired[:, 0])
@@ -114,6 +116,25 @@ def test_errors_are_copied_completely_while_the_gpu_is_busy(way: dict[str, Any],
             # Later work on the device's stream runs after the copy.
             errors.fill_(float("nan"))
         assert_equal(on_cpu.state_dict(), on_gpu.state_dict())
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("sequences", [Sequences(4, burn_in=2, across_episodes=True), Episodes(max_steps=4)])
+def test_newer_recurrent_states_on_the_gpu_are_those_on_the_cpu(way: dict[str, Any], sequences: Any) -> None:
+    on_cpu, on_gpu = pair(way, sequences=sequences)
+    stream, random = Stream(2, "vector", True, np.random.default_rng(0)), torch.Generator().manual_seed(0)
+    for _ in range(6):
+        for _ in range(15):
+            sample = stream.step()
+            on_cpu.insert_transition(sample)
+            on_gpu.insert_transition(sample)
+        for one, two in zip(on_cpu.generate_batches(8, 32), on_gpu.generate_batches(8, 32), strict=True):
+            keep_busy()
+            assert equal(one, map_leaves(two, torch.Tensor.cpu))
+            states, errors = torch.rand(*one[MASK].shape[:-1], 4, generator=random), one[MASK] * one[REW].abs()
+            on_cpu.after_gradients(one, {RHS: states, ERRORS: errors})
+            on_gpu.after_gradients(two, {RHS: states.to("cuda"), ERRORS: errors.to("cuda")})
+        assert torch.equal(on_cpu.get_all_buffer_data()[RHS], on_gpu.get_all_buffer_data()[RHS].cpu())
 
 
 def test_after_gradients_does_not_synchronize_with_the_gpu() -> None:

@@ -58,7 +58,7 @@ class DreamerV3(OffPolicyAlgorithm):
         replay_value_weight: weight of the critic's loss in replayed steps, whose returns are those of received rewards
             and of sequences imagined from the steps after; 0 for imagined ones alone.
         refresh_states: whether the recurrent states of replayed steps replace those stored with them, so that later
-            sequences begin with newer ones; only storages in memory take them.
+            sequences begin with newer ones; with hindsight, in shards and in PersistentEpisodicBuffer they do not.
         smallest_scale: of returns, by which advantages are divided: the moving range from the 5th to the 95th
             percentile, if that is larger.
         lr_model: learning rate of the world model.
