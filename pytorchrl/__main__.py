@@ -4,7 +4,6 @@ import functools
 import importlib.util
 import operator
 import sys
-import sysconfig
 import traceback
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from gymnasium.error import DependencyNotInstalled
 
 from pytorchrl.commands.shared import STOPPED
 from pytorchrl.commands.table import COMMANDS, DATA_COMMANDS, READ_THEIR_OWN_ARGUMENTS, Command
+from pytorchrl.installed_files import is_installed
 from pytorchrl.terminal import format_warning, printable, tell
 from pytorchrl.version import VERSION
 
@@ -115,15 +115,14 @@ def _is_of_user(filename: str) -> bool:
     if _OF_PACKAGES & set(path.parts):
         # A virtual environment may also have the packages of the system.
         return False
-    return not any(path.is_relative_to(folder) for folder in _folders_of_packages())
+    return not is_installed(filename) and not any(map(path.is_relative_to, _own_folders()))
 
 
 @functools.cache
-def _folders_of_packages() -> tuple[Path, ...]:
-    """Return the folders of the toolkit, of what runs its commands, of Python and of other packages."""
+def _own_folders() -> tuple[Path, ...]:
+    """Return the folders of the toolkit, and of what runs its commands, which may lie outside of installed packages."""
     specs = map(importlib.util.find_spec, ("pytorchrl", "storages", "tyro"))
-    folders = {folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()}
-    folders |= {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    folders = (folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ())
     return tuple(Path(folder).resolve() for folder in folders)
 
 

@@ -28,6 +28,7 @@ from pytorchrl.scheme.collector import Collecting, Collector, Episode
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.scheme.seeds import ALGORITHM, seed_of
+from pytorchrl.terminal import tell
 from storages.closing import Closing
 from storages.component.annotations import conform_named
 from storages.component.factory import Factory
@@ -58,7 +59,8 @@ class Agent(Answering, Closing):
         num_envs: number of environments; None is one whose observations, rewards and actions have no batch axis.
         test_envs_factory: of environments for evaluations; None makes none.
         resume: go on with the run in ``log_dir``, where there is one with a checkpoint.
-        checkpoint_every: transitions between checkpoints; None saves by :meth:`save` alone.
+        checkpoint_every: transitions between checkpoints; None saves by :meth:`save`, and by :meth:`close` at the
+            target, alone.
         log_to: further loggers, as of :class:`Learner`.
         log_every: transitions between records of metrics.
         train_in_background: train in another thread, so that :meth:`observe` does not wait for updates and evaluations.
@@ -132,6 +134,8 @@ class Agent(Answering, Closing):
         """Whether the first observation may be of a new episode, as the run was resumed."""
         allow_nonfinite = getattr(scheme.storage, "allow_nonfinite", False)
         self._policy = TrainedPolicy(self._collector.algorithm, allow_nonfinite=allow_nonfinite)
+        self._saved_at = self._learnt_at = self.steps
+        """Transitions at the last checkpoint, and when the last call of :meth:`observe` had no error."""
         self._background: BackgroundTraining | None = None
         if scheme.background_collector is not None:
             self._background = BackgroundTraining(self.learner, scheme.background_collector, max_steps_ahead)
@@ -208,6 +212,7 @@ class Agent(Answering, Closing):
             self._background.make_step()
         while self._envs.has_step:
             self.learner.step()
+        self._learnt_at = self.steps
         every = self._checkpoint_every
         if every is not None and self.steps // every > before // every:
             self.save()
@@ -241,7 +246,9 @@ class Agent(Answering, Closing):
         """Write a checkpoint to the run folder; returns the file. It waits for a training in the background."""
         if self._background is not None:
             self._background.settle()
-        return self.learner.save_checkpoint()
+        file = self.learner.save_checkpoint()
+        self._saved_at = self.steps
+        return file
 
     def get_metrics(self) -> dict[str, float]:
         """Return the latest value of each metric, and "steps" and "seconds"."""
@@ -252,15 +259,32 @@ class Agent(Answering, Closing):
         return self.learner.explain()
 
     def close(self) -> None:
-        """Close storages and loggers, and release the lock of the run folder; saves nothing.
+        """Close storages and loggers, and release the lock of the run folder.
 
-        A training in the background first learns from all that was observed.
+        An agent that has reached its target saves a checkpoint if it has not; any other prints how many steps were not
+        saved. A training in the background first learns from all that was observed.
         """
         try:
             if self._background is not None:
                 self._background.close()
+            self._save_or_tell()
         finally:
             self.learner.close()
+
+    def _save_or_tell(self) -> None:
+        """Save a complete run; print what is lost of any other. An update that an error ended is not saved."""
+        unsaved, self._saved_at = self.steps - self._saved_at, self.steps
+        if not unsaved:
+            return
+        has_learnt = self._learnt_at == self.steps
+        if self.done and has_learnt:
+            self.learner.save_checkpoint()
+            return
+        way_out = ": agent.save() before close() saves them, as does checkpoint_every" if has_learnt else ""
+        tell(
+            f"The agent was closed at {self.steps:,} of {self.learner.target_steps:,} steps; the last {unsaved:,} are "
+            f"not saved in {self.learner.log_dir}{way_out}."
+        )
 
     def _batch(self, observation: Any) -> Any:
         """Return observations (E, *obs), or a dict of such, as arrays of the space's dtypes, in a copy."""

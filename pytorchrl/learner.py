@@ -104,6 +104,8 @@ class Learner(Answering, Closing):
     was_interrupted = False
     """Whether Ctrl-C or SIGTERM came during the last :meth:`run`, also after its last step."""
     _how_to_save = "Learner.run(checkpoint_every=...)"
+    _needs_scheme = True
+    """Whether a script that resumes the run has to make a scheme with user-defined parts."""
 
     @answering_calls(answer_call)
     def __init__(
@@ -155,11 +157,11 @@ class Learner(Answering, Closing):
 
         Args:
             log_dir: the run folder.
-            scheme: made of the same factories as before; None builds it from ``config.json``, which is possible without
-                user-defined functions. The storage's directory may differ, if it was moved. Hyper-parameters that were
-                changed in it, by ``scheme.algorithm.update_algorithm_parameter(name, value)`` or
-                ``update_storage_parameter`` of a storage, replace those of the checkpoint; factories with others are
-                refused.
+            scheme: made of the same factories as before; None builds it from ``config.json``, for which modules with
+                classes of yours, such as an environment, must be imported before. The storage's directory may differ,
+                if it was moved. Hyper-parameters that were changed in it, by
+                ``scheme.algorithm.update_algorithm_parameter(name, value)`` or ``update_storage_parameter`` of a
+                storage, replace those of the checkpoint; factories with others are refused.
             target_steps: a new target, at least the steps made. None keeps the old one, as for what follows.
             log_to: new loggers, needed where the old ones are objects of a script.
             callbacks: new callbacks, needed where the old ones contain user-defined objects; those with the same
@@ -188,6 +190,7 @@ class Learner(Answering, Closing):
             learner, scheme, at = cls.__new__(cls), run.scheme, run.scheme.steps
             writers = make_writers(run.loggers, folder.path, run.config, resumed_at=at)
             learner._prepare(scheme, folder, run.config, writers, lock, run.callbacks, resumed_at=at)
+            learner._needs_scheme = not run.is_from_config
             with as_checkpoint_error(run.file):
                 learner._loop.load_state_dict(run.learner_state)
             folder.write_config(run.config)
@@ -468,7 +471,13 @@ class Learner(Answering, Closing):
     def _next_commands(self) -> Mapping[str, str]:
         factories = self.scheme.factories
         modules, data = modules_of(factories, self._callbacks.all), data_sets_of(factories)
-        return next_commands(self.log_dir, modules, data, self.target_steps)
+        return next_commands(self.log_dir, modules, data, self.target_steps, needs_scheme=self._needs_scheme)
 
     def _how_to_continue(self) -> str:
-        return how_to_continue(self._folder.path, self.scheme.factories, self._callbacks.all, self._own_loggers)
+        return how_to_continue(
+            self._folder.path,
+            self.scheme.factories,
+            self._callbacks.all,
+            self._own_loggers,
+            needs_scheme=self._needs_scheme,
+        )

@@ -153,7 +153,7 @@ def _made(env: gym.Env[Any, Any]) -> dict[str, str]:
     return {
         "observations": format_space(env.observation_space),
         "actions": format_space(env.action_space),
-        "time limit": "none known" if limit is None else f"{limit:,} steps",
+        "time limit": "none by a wrapper or the id" if limit is None else f"{limit:,} steps",
         "wrappers": " of ".join(layers_of(env)),
         "render modes": f"{modes}{f', {fps} frames per second' if fps else ''}",
     }
@@ -165,6 +165,7 @@ def _played(play: RandomPlay) -> dict[str, str]:
     ends = {"terminated": play.terminated, "truncated": play.truncated, "stopped at --longest": running}
     speed = play.steps_per_second
     hours = 1e6 / speed / 3_600
+    outside = {"outside the bounds": "\n".join(play.outside)} if play.outside else {}
     return {
         "episodes": f"{len(returns)}: {', '.join(f'{number} {how}' for how, number in ends.items() if number)}",
         "return": f"{returns.mean():.2f} on average, deviation {returns.std():.2f}, from {returns.min():.2f} to "
@@ -173,6 +174,7 @@ def _played(play: RandomPlay) -> dict[str, str]:
         "reward": f"from {play.rewards[0]:g} to {play.rewards[1]:g}",
         "speed": f"{speed:,.0f} steps/s; a million take {f'{hours:.1f} h' if hours >= 1 else f'{hours * 60:.1f} min'}",
         "numbers in the last info": ", ".join(play.infos) or "none",
+        **outside,
         "deterministic": "yes, given the seed and the actions"
         if play.differs_at is None
         else f"no: with the same seed and actions, another copy differed at step {play.differs_at}; a resumed run "

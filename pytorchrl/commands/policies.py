@@ -11,14 +11,16 @@ import tyro
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.agent.envs.vec_env import one_copy
+from pytorchrl.agent.envs.vec_env import is_native_factory, one_copy
 from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
 from pytorchrl.commands.value_on_data import evaluate_on_data
 from pytorchrl.comparison.references import known_reference
-from pytorchrl.experiments import NormalizedScore, load_policy
+from pytorchrl.experiments import NormalizedScore
 from pytorchrl.experiments.policies.published_policies import find_policy
+from pytorchrl.experiments.policies.trained_policy import read_policy
 from pytorchrl.experiments.policies.value_from_data import FitSettings
-from pytorchrl.experiments.recordings.filming import Played, film, play, stage_of
+from pytorchrl.experiments.policies.wrapped_actions import warning_of
+from pytorchrl.experiments.recordings.filming import Played, film, play, refuse_without_rendering, stage_of
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.composition import check_action_bounds, envs_of, load_agent
@@ -26,8 +28,8 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.logging.formats import counted
 from pytorchrl.logging.groups import environment
-from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
-from pytorchrl.scheme.evaluation import evaluate as evaluation_of
+from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, evaluate_from_seeds
+from pytorchrl.scheme.evaluation import evaluate as evaluate_together
 from pytorchrl.terminal import tell
 from storages.component.factory import Factory
 from storages.datasets import normalised
@@ -52,7 +54,7 @@ def evaluate(
     Args:
         run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
         episodes: number of episodes.
-        seed: of the environments.
+        seed: of the first episode, for `env.reset(seed=...)`; each next episode has the next number.
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
         data: a data set, from which the value of a run's greedy actions is estimated without an environment; run is
             then a run folder.
@@ -72,6 +74,7 @@ def evaluate(
     algorithm, envs_factory, config = policy_of(run, imports)
     with one_copy(envs_factory)() as envs:
         progress = (algorithm.steps, algorithm.target_steps) if explore else None
+        evaluation_of = evaluate_together if is_native_factory(envs_factory) else evaluate_from_seeds
         result = evaluation_of(algorithm, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
     returns = result.returns
     tell(
@@ -107,9 +110,10 @@ def watch(
     if output is not None:
         record(run, output, episodes, seed=seed, explore=explore, imports=imports)
         return
+    algorithm, envs, _ = policy_of(run, imports)
+    refuse_without_rendering(envs, run)
     if sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
         raise RuntimeError(f"there is no display to open a window on; write a video instead: play {run} -o video.mp4")
-    algorithm, envs, _ = policy_of(run, imports)
     tell("Press Ctrl-C to stop.")
     with stage_of(envs, "human") as stage:
         try:
@@ -143,6 +147,7 @@ def record(
     check_seed(seed)
     refuse_missing_encoder(output.suffix, output)
     algorithm, envs, _ = policy_of(run, imports)
+    refuse_without_rendering(envs, run)
     for played in film(output, algorithm, envs, episodes, longest, np.random.SeedSequence(seed), explore=explore):
         _tell(played)
     tell(output)
@@ -159,7 +164,10 @@ def export(
         imports: modules to import first.
     """
     import_modules(imports)
-    tell(load_policy(run).export(output))
+    policy = read_policy(run)
+    tell(policy.export(output))
+    if policy.action_wrappers:
+        tell(f"Warning: {warning_of(policy.action_wrappers, policy.action_space)}")
 
 
 def policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv], Mapping[str, Any]]:
@@ -176,7 +184,7 @@ def policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv], 
         envs.close()
         config: Mapping[str, Any] = RunFolder(found).read_config()
         return algorithm, envs_of(config, found), config
-    policy, config = load_policy(found), checkpoint.load(found, checkpoint.READING)["config"]
+    policy, config = read_policy(found), checkpoint.load(found, checkpoint.READING)["config"]
     envs_factory = envs_of(config, found)
     with one_copy(envs_factory)() as envs:
         check_action_bounds(config, envs.action_space, found)

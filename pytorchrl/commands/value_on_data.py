@@ -10,7 +10,8 @@ from gymnasium import spaces
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.commands.composition.parts import value_of
 from pytorchrl.commands.shared import print_facts
-from pytorchrl.experiments import RunFolder, load_policy
+from pytorchrl.experiments import RunFolder
+from pytorchrl.experiments.policies.trained_policy import read_policy
 from pytorchrl.experiments.policies.value_from_data import Closeness, FitSettings, ValueFromData, value_from_data
 from pytorchrl.experiments.runs.composition import made_of
 from pytorchrl.logging.bootstrap import Estimate
@@ -36,7 +37,7 @@ def evaluate_on_data(run: Path, data: str, select: str | None, settings: FitSett
         seed: of all random numbers.
     """
     config = RunFolder(run).read_config()
-    algorithm = load_policy(run).algorithm
+    algorithm = read_policy(run).algorithm
     learnt = _learnt_from(config, data)
     chosen = _held_out(learnt) if select is None else _selection(select)
     dataset = DatasetFactory(ReplayBuffer.create_factory(size=None), data, chosen).dataset()

@@ -44,6 +44,7 @@ def notes_of(
         *_few_seeds(results),
         *_unequal(results, at_steps),
         *_ended_before(groups, results, at_steps),
+        *_named_twice(groups),
         *_across_environments(groups, results),
         *_beside_names(groups),
     ]
@@ -142,6 +143,24 @@ def _ended_before(groups: Sequence[Group], results: Sequence[GroupResult], at_st
             yield (
                 f"{result.name}: {len(early)} of {len(result.runs)} runs{_in(result.environment)} ended before "
                 f"{at_steps:,} steps, after {first if first == last else f'{first} to {last}'}."
+            )
+
+
+def _named_twice(groups: Sequence[Group]) -> Iterator[str]:
+    """Note the environments of the same observations of which one is named by its id, another by its class."""
+    by_space: dict[str, dict[str, bool]] = {}
+    for group in groups:
+        config = group.runs[0].config
+        envs = (config.get("test_envs") or config.get("train_envs") or {}).get("hyper_parameters") or {}
+        space = (config.get("spaces") or {}).get("observation")
+        if space is not None and envs.get("env"):
+            by_space.setdefault(json.dumps(space, sort_keys=True), {})[group.environment] = isinstance(envs["env"], str)
+    for named in by_space.values():
+        if len(set(named.values())) > 1:
+            yield (
+                f"{' and '.join(named)} have the same observations, and are named by an id and by a class or function. "
+                f"If they are the same environment, their runs are comparable with each other, but scores in all "
+                f"environments mean nothing: train all by the id, or all by the class."
             )
 
 

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from pytorchrl.agent.algorithms.update_plan import EveryTransitions
 from pytorchrl.experiments.callbacks import TrainingRun
 from pytorchrl.experiments.policies.fitted_q import needs_history
+from pytorchrl.experiments.recordings.filming import can_render
 from pytorchrl.experiments.runs import storage_paths
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.terminal import tell
@@ -101,7 +102,7 @@ def tell_end(run: TrainingRun, best_return: float, next_commands: Mapping[str, s
     tell("; ".join(shown))
     can_evaluate, has_returns = run.scheme.can_evaluate, bool({"test/return", "train/return"} & metrics.keys())
     for purpose, command in next_commands.items():
-        if purpose == "play" and not can_evaluate:
+        if purpose == "play" and (run.scheme.test_envs_factory is None or not can_render(run.scheme.test_envs_factory)):
             continue
         if purpose == "evaluate" and (can_evaluate or needs_history(run.scheme.algorithm)):
             continue

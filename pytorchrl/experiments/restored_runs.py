@@ -46,6 +46,8 @@ class ResumedRun:
     """Newer checkpoints that are damaged."""
     cut_short: Sequence[int]
     """Environments whose state was not restored, and whose running episodes were lost."""
+    is_from_config: bool
+    """Whether the scheme was made from the configuration."""
 
     def quarantine_damaged(self, newest: Path) -> None:
         """Rename damaged checkpoints and print that; print which one was loaded if it is not the newest."""
@@ -117,13 +119,16 @@ def resumed_run(
             keep_checkpoints,
         )
         config_now |= parts_of(restored, called)
+        if scheme is None:
+            # Those of an id that a module has registered are known to the process that began the run alone.
+            config_now["imports"] = config_now["imports"] or config.get("imports", [])
         given = [(part, part.changed_parameters) for part in restored.changeable]
         with as_checkpoint_error(file):
             cut_short = restored.load_state_dict(state["scheme"])
             learner_state = state["learner"]
         for part, changes in given:
             part.take_changes(part.changed_parameters | changes)
-        yield ResumedRun(config_now, restored, called, loggers, file, learner_state, damaged, cut_short)
+        yield ResumedRun(config_now, restored, called, loggers, file, learner_state, damaged, cut_short, scheme is None)
 
 
 def _refuse_smaller_target(target_steps: int, steps: int, folder: Path, unit: str) -> None:

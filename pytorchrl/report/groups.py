@@ -11,7 +11,7 @@ from pytorchrl.logging.pictures.figure_options import FigureOptions
 from pytorchrl.logging.run_labels import dotted_settings
 from pytorchrl.report.runs import RunRead
 
-_COMPARED = (*COMPOSITION, "target_steps", "callbacks", "max_test_episode_steps")
+_COMPARED = (*COMPOSITION, "target_steps", "callbacks", "max_test_episode_steps", "test_seed")
 _FOLLOWS = ("spaces", "own_classes")
 """Parts of a configuration that follow from the others."""
 

@@ -106,6 +106,7 @@ def evaluate(
     *,
     steps: int | None = None,
     explore_at: tuple[int, int] | None = None,
+    env_seeds: Sequence[int] | None = None,
 ) -> Evaluation:
     """Run a number of the environments' own episodes, or of steps, under any wrappers.
 
@@ -124,6 +125,7 @@ def evaluate(
         steps: of all environments together, instead of a number of episodes.
         explore_at: (steps, target_steps) of training at which the explorer's schedules are evaluated, to act with
             exploration; None acts deterministically.
+        env_seeds: (E,) of the first reset of each environment; None derives them from ``seed``.
 
     Raises:
         EvaluationStoppedError: ``stopped`` returned true.
@@ -144,7 +146,10 @@ def evaluate(
     if explore_at is not None:
         exploration.steps, exploration.target_steps = explore_at
     rhs: Any
-    observation, rhs = envs.reset(seed), algorithm.actor.initial_memory(envs.num_envs)
+    observation, rhs = (
+        envs.reset(seed if env_seeds is None else env_seeds),
+        algorithm.actor.initial_memory(envs.num_envs),
+    )
     done = np.ones((envs.num_envs, 1), np.float32)
     running_steps = np.zeros(envs.num_envs, np.int64)
     episodes_played: list[EpisodeRecord] = []
@@ -193,4 +198,43 @@ def evaluate(
         tuple(record.length for record in episodes_played),
         episodes_cut,
         tuple(record.reported for record in episodes_played),
+    )
+
+
+def evaluate_from_seeds(
+    algorithm: Algorithm,
+    envs: VecEnv,
+    episodes: int,
+    first_seed: int,
+    max_episode_steps: int = MAX_EPISODE_STEPS,
+    stopped: Callable[[], bool] = lambda: False,
+    *,
+    explore_at: tuple[int, int] | None = None,
+) -> Evaluation:
+    """As :func:`evaluate`, with episodes of known seeds: number i begins with ``env.reset(seed=first_seed + i)``.
+
+    They are the same at each call, as far as the environment draws all from ``np_random``. With E environments, E
+    episodes are played at a time.
+
+    Raises:
+        EvaluationStoppedError: ``stopped`` returned true.
+        ValueError: the environments cannot be seeded one by one.
+    """
+    num_envs, parts = envs.num_envs, list[Evaluation]()
+    for begun in range(0, episodes, num_envs):
+        count = min(num_envs, episodes - begun)
+        # Fewer episodes than environments are played by the last of these.
+        seeds = [first_seed + begun + max(0, env + count - num_envs) for env in range(num_envs)]
+        seed, longest = seeds[-1], max_episode_steps
+        try:
+            part = evaluate(algorithm, envs, count, seed, longest, stopped, explore_at=explore_at, env_seeds=seeds)
+        except EvaluationStoppedError as error:
+            played = sum(len(part.returns) for part in parts)
+            raise EvaluationStoppedError(f"stopped after {played} of {episodes} episodes") from error
+        parts.append(part)
+    return Evaluation(
+        tuple(one for part in parts for one in part.returns),
+        tuple(one for part in parts for one in part.lengths),
+        sum(part.episodes_cut for part in parts),
+        tuple(one for part in parts for one in part.reported),
     )

@@ -7,10 +7,10 @@ import numpy as np
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
-from pytorchrl.agent.envs.vec_env import VecEnv, check_saved
+from pytorchrl.agent.envs.vec_env import VecEnv, check_saved, is_native_factory
 from pytorchrl.agent.global_generators import seeding_processes
 from pytorchrl.scheme.compatibility import CompositionError, check_test_spaces
-from pytorchrl.scheme.evaluation import Evaluation, evaluate
+from pytorchrl.scheme.evaluation import Evaluation, evaluate, evaluate_from_seeds
 from pytorchrl.scheme.seeds import OF_EVALUATION, PROCESSES, TEST_ENVS, seed_of
 from storages.component.factory import Factory
 
@@ -23,16 +23,33 @@ class EvaluationEnvs:
         is_copy: whether they are a copy of the training environments.
         run_seed: of all random numbers of the run.
         max_episode_steps: the longest episode of an evaluation.
+        test_seed: of the first episode of each evaluation; None derives seeds from those of the run and its steps.
+
+    Raises:
+        CompositionError: ``test_seed`` is given for environments that are not seeded one by one.
     """
 
     def __init__(
-        self, factory: Factory[VecEnv] | None, *, is_copy: bool, run_seed: int, max_episode_steps: int
+        self,
+        factory: Factory[VecEnv] | None,
+        *,
+        is_copy: bool,
+        run_seed: int,
+        max_episode_steps: int,
+        test_seed: int | None = None,
     ) -> None:
+        if test_seed is not None and factory is not None and is_native_factory(factory):
+            raise CompositionError(
+                f"Scheme: test_seed gives each test episode its seed, but {factory.hyper_parameters['env']!r} is a "
+                f"vector environment, whose copies are seeded together; give test_envs_factory with copies of a single "
+                f"environment (no vectorization_mode, no backend), or leave out test_seed"
+            )
         self.factory = factory
         """None where there are no test environments."""
         self.actor: Actor | None = None
         """Acts in them; None before it is made."""
         self._is_copy, self._run_seed, self._max_episode_steps = is_copy, run_seed, max_episode_steps
+        self._test_seed = test_seed
         self._envs: VecEnv | None = None
         self._state_to_load: dict[str, Any] | None = None
         """State to restore in the environments when they are made."""
@@ -77,14 +94,15 @@ class EvaluationEnvs:
         Args:
             algorithm: chooses the actions.
             episodes: how many.
-            steps: of the run, on which the seed depends.
+            steps: of the run, on which the seed depends unless there is a ``test_seed``.
             stopped: ends the evaluation by returning true.
         """
         before, envs = self.state_dict(), self.make()
+        longest = self._max_episode_steps
         try:
-            return evaluate(
-                algorithm, envs, episodes, self._seed_of(TEST_ENVS, steps), self._max_episode_steps, stopped
-            )
+            if self._test_seed is not None:
+                return evaluate_from_seeds(algorithm, envs, episodes, self._test_seed, longest, stopped)
+            return evaluate(algorithm, envs, episodes, self._seed_of(TEST_ENVS, steps), longest, stopped)
         except BaseException:
             self._envs, self._state_to_load = None, before
             envs.close()

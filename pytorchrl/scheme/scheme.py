@@ -74,6 +74,8 @@ class Scheme(Answering, Closing):
         device: of the networks and batches: "cpu", "cuda", "cuda:1", or "auto", the GPU if there is one at the start.
         seed: of all random numbers of the run.
         max_test_episode_steps: the longest episode of an evaluation; a longer one is truncated, with a warning.
+        test_seed: plays the same episodes in all evaluations: number i begins with ``env.reset(seed=test_seed + i)``,
+            so that another policy or rule can be compared in the same ones. None plays others in each.
 
     Raises:
         CompositionError: the parts are incompatible.
@@ -107,6 +109,7 @@ class Scheme(Answering, Closing):
         device: torch.device | str = "cpu",
         seed: int = 0,
         max_test_episode_steps: int = MAX_EPISODE_STEPS,
+        test_seed: int | None = None,
     ) -> None:
         if sources and "main" in sources:
             raise CompositionError("Scheme: the source 'main' is storage_factory; leave it out of sources")
@@ -121,6 +124,8 @@ class Scheme(Answering, Closing):
         self.device = find_device(device)
         self.run_seed = conform_named(seed, CountOrZero, "Scheme: seed")
         max_test_episode_steps = conform_named(max_test_episode_steps, Count, "Scheme: max_test_episode_steps")
+        if test_seed is not None:
+            test_seed = conform_named(test_seed, CountOrZero, "Scheme: test_seed")
         given = (algo_factory, actor_factory, *sources.values(), train_envs_factory, test_envs_factory)
         self.factories: tuple[Factory[Any], ...] = tuple(filter(None, given))
         """The factories that were given."""
@@ -137,6 +142,7 @@ class Scheme(Answering, Closing):
             "device": str(self.device),
             "seed": self.run_seed,
             "max_test_episode_steps": max_test_episode_steps,
+            "test_seed": test_seed,
         }
         """The composition as plain data."""
         self.test_envs = EvaluationEnvs(
@@ -144,6 +150,7 @@ class Scheme(Answering, Closing):
             is_copy=test_envs_factory is None,
             run_seed=self.run_seed,
             max_episode_steps=max_test_episode_steps,
+            test_seed=test_seed,
         )
         """The test environments."""
         self._collection, self._mixed = collection, mixed

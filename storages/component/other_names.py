@@ -29,7 +29,9 @@ class AnsweringMeta(ABCMeta):
         def __getattr__(cls, name):
             if any(name in vars(each) for each in cls.__mro__):
                 # A descriptor raised an AttributeError, which Python replaces by that of __getattr__: raise it again.
-                return super().__getattribute__(name)
+                super().__getattribute__(name)
+                # None did: help() asks by this method which attributes are the metaclass's own.
+                raise AttributeError(name)
             answered = {} if name.startswith("_") else cls.other_methods
             raise _missing(f"type object {cls.__name__!r}", name, answered, cls)
 

@@ -1,5 +1,6 @@
 """A stopped run prints a command or lines of a script that do continue it."""
 
+import json
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ import gymnasium as gym
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.experiments.runs import checkpoint
+from pytorchrl.experiments.runs import checkpoint, user_modules
 from pytorchrl.experiments.runs.continuation import how_to_continue
 from tests.support import warm_interpreter
 from tests.support.compositions import dqn_scheme
@@ -209,3 +210,41 @@ def test_a_class_of_a_script_is_not_mistaken_for_the_toolkits_class_of_the_same_
         prl.CompositionError, match="composed with the class DQN of a script; import the module that defines it"
     ):
         prl.Learner.resume(tmp_path / "run")
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Register an id, as a module of a user's does when it is imported."""
+    monkeypatch.setitem(gym.registry, "Mine-v0", gym.envs.registration.EnvSpec("Mine-v0", entry_point=Counter))
+    return "Mine-v0"
+
+
+def test_a_run_resumed_from_its_folder_alone_is_continued_so(
+    registered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # As in an interactive session, or a script without a guard.
+    monkeypatch.setattr(user_modules, "_script", lambda: None)
+    run = tmp_path / "run"
+    with prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(registered)), 60, run) as learner:
+        learner.run()
+    assert f"train on: prl.Learner.resume({str(run)!r}, scheme=scheme, target_steps=120)" in capsys.readouterr().out
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(config | {"imports": ["mine"]}))
+    with prl.Learner.resume(run, target_steps=80) as learner:
+        learner.run()
+    assert f"train on: prl.Learner.resume({str(run)!r}, target_steps=160)" in capsys.readouterr().out
+    with prl.Learner.resume(run, target_steps=100, callbacks=[prl.StopAfter(minutes=1e-9)]) as learner:
+        learner.run()
+    stopped = f"continue in a script with the same imports:\n  learner = prl.Learner.resume({str(run)!r})\n"
+    assert stopped in capsys.readouterr().out
+    assert json.loads((run / "config.json").read_text())["imports"] == ["mine"]
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", Counter, "Mine-v0"])
+@pytest.mark.usefixtures("registered")
+def test_play_is_offered_only_where_the_environment_renders(
+    env: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(env)), 60, tmp_path / "run") as learner:
+        learner.run()
+    assert ("  play: " in capsys.readouterr().out) == (env == "CartPole-v1")

@@ -192,6 +192,51 @@ def test_beyond_its_target_it_acts_and_learns_no_more(tmp_path: Path) -> None:
         assert_equal(agent.learner.scheme.algorithm.get_weights(), weights)
 
 
+@pytest.mark.parametrize("in_background", [False, True], ids=["at once", "in the background"])
+def test_an_agent_that_is_closed_at_its_target_is_saved(
+    in_background: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with made("dqn", tmp_path / "run", steps=33, train_in_background=in_background) as agent:
+        loop = Loop("dqn")
+        loop.run(agent, 33)
+    chosen = agent.policy(loop.observation)
+    assert prl.load_policy(tmp_path / "run")(loop.observation) == chosen
+    assert "not saved" not in capsys.readouterr().out
+    saved = (tmp_path / "run" / "checkpoint.pt").stat().st_mtime_ns
+    with made("dqn", tmp_path / "run", steps=33, resume=True):
+        pass
+    assert (tmp_path / "run" / "checkpoint.pt").stat().st_mtime_ns == saved
+
+
+def test_an_agent_that_is_closed_before_its_target_says_what_it_loses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = made("dqn", tmp_path / "run")
+    Loop("dqn").run(agent, 33)
+    agent.close()
+    agent.close()
+    lost = f"The agent was closed at 33 of 90 steps; the last 33 are not saved in {tmp_path / 'run'}: agent.save()"
+    assert capsys.readouterr().out.count(lost) == 1
+    with pytest.raises(prl.CheckpointError, match=r"an Agent when it is closed at its target, or is told to \(agent.s"):
+        prl.load_policy(tmp_path / "run")
+
+
+def test_an_agent_whose_last_update_failed_is_not_saved_at_its_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(**_: Any) -> Any:
+        raise ArithmeticError
+
+    with made("dqn", tmp_path / "run", steps=36) as agent:
+        loop = Loop("dqn")
+        loop.run(agent, 32)
+        monkeypatch.setattr(agent.learner.scheme, "update", fails)
+        with pytest.raises(ArithmeticError):
+            loop.run(agent, 4)
+        assert agent.done
+    assert not (tmp_path / "run" / "checkpoint.pt").exists()
+
+
 def test_metrics_checkpoints_and_episodes_are_those_of_a_run(tmp_path: Path) -> None:
     with made("dqn", tmp_path / "run", checkpoint_every=25, log_every=20) as agent:
         loop = Loop("dqn", limit=4)

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import pickle
+import pydoc
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -351,6 +352,14 @@ def test_an_error_in_a_descriptor_of_a_class_stays_itself() -> None:
     for name in ("sample", "load"):
         with pytest.raises(AttributeError, match="the database is down"):
             getattr(Own, name)
+
+
+@pytest.mark.parametrize("cls", [prl.TrainedPolicy, prl.Learner, prl.PPO, prl.PERBuffer])
+def test_help_lists_the_methods_of_a_class_as_its_own(cls: type[Any]) -> None:
+    shown = pydoc.plain(pydoc.render_doc(cls))
+    assert "inherited from storages.component.other_names.AnsweringMeta" not in shown
+    own = next(name for name, value in vars(cls).items() if not name.startswith("_") and callable(value))
+    assert own in shown.partition("defined here:")[2].partition("inherited from")[0]
 
 
 def test_a_users_class_may_have_methods_of_these_names() -> None:

@@ -43,7 +43,8 @@ def test_parts_of_a_script_train_and_are_continued_exactly_and_only_by_the_scrip
 
     refused = run_python(tmp_path, "-c", RESUME_ALL, "runs").splitlines()
     remedy = (
-        "import the module that defines it, by --import MODULE, or make the scheme in a script and pass it: "
+        "import the module that defines it, before this call in Python, by --import MODULE in a command, or make the "
+        "scheme in a script and pass it: "
         "Learner.resume(log_dir, scheme=scheme), or Learner(scheme, ...)"
     )
     parts = {name: f"class {name} of a script" for name in own_parts.SCHEMES}

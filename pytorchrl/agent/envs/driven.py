@@ -125,6 +125,10 @@ class _Told(Vector):
         self.observation = _zeros(self.observation_space, self._num_envs)
         return self.observation
 
+    def reset_each(self, seeds: list[int]) -> Any:
+        """As :meth:`reset`; no environment is seeded."""
+        return self.reset(np.random.SeedSequence(seeds))
+
     def step(self, actions: Any) -> VecStep:
         """Return the step that was told."""
         step, self.step_told = self.step_told, None

@@ -5,6 +5,7 @@ A run folder holds an id and imports nothing by name, so that a run resumed in a
 
 import importlib
 import importlib.util
+import re
 from types import ModuleType
 from typing import Any
 
@@ -84,17 +85,20 @@ def _is_registered(env_id: str) -> bool:
 
 
 _ENTRY_POINT = "ale_py.env:AtariEnv"
+_VERSION = re.compile(r"-v\d+$")
+"""The end of an id of a game."""
 
 
 def is_game(env: object) -> bool:
     """Whether an environment is named by an id of Atari, whose observations are raw frames."""
     if not isinstance(env, str):
         return False
-    try:
-        find_registered(env)
-        return bool(gym.spec(env).entry_point == _ENTRY_POINT)
-    except (gym.error.Error, ModuleNotFoundError):
-        return False
+    is_unknown = env not in gym.registry and _VERSION.search(env) is not None
+    # No other package is imported, which may print what it has to say of its own environments.
+    if is_unknown and importlib.util.find_spec("ale_py") is not None:
+        _import("ale_py", env)
+    spec = gym.registry.get(env)
+    return spec is not None and bool(spec.entry_point == _ENTRY_POINT)
 
 
 def settings_of(env: str, owner: str) -> dict[str, Any]:

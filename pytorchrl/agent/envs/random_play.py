@@ -2,7 +2,8 @@
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,8 @@ class RandomPlay:
     steps_per_second: float
     infos: tuple[str, ...]
     """Keys of the scalars in the info of the episodes' last steps."""
+    outside: tuple[str, ...]
+    """Which numbers of observations were not finite or outside the bounds of the space, a line each."""
     differs_at: int | None
     """First step at which another copy, with the same seed and actions, gave another observation or reward; None if
     there is none."""
@@ -89,22 +92,28 @@ def play_at_random(
     env, copy = make(), make()
     try:
         env.action_space.seed(seed)
+        bounds = BoundsCheck(env.observation_space)
         first: list[tuple[Any, ...]] = []
         returns, lengths, rewards, ends, infos = [], [], [], [0, 0], dict[str, None]()
         seconds = 0.0
         for number in range(episodes):
             result = env.reset(seed=seed + number)
-            check_reset(result, env)
+            with warnings.catch_warnings(action="ignore"):  # of bounds, which the other check sums up
+                check_reset(result, env)
+            bounds.add(result[0], 0)
             if not number:
                 first.append((None, result[0], 0.0))
             length, of_episode = 0, 0.0
             while True:
                 action = env.action_space.sample()
                 began = time.perf_counter()
-                step = env.step(action)
+                with _hint_at_array_actions(env.action_space):
+                    step = env.step(action)
                 seconds += time.perf_counter() - began
-                check_step(step, env)
+                with warnings.catch_warnings(action="ignore"):
+                    check_step(step, env)
                 observation, reward, terminated, truncated, info = step
+                bounds.add(observation, length + 1)
                 length, of_episode = length + 1, of_episode + float(reward)
                 rewards.append(float(reward))
                 if not number and length <= longest_replay:
@@ -124,11 +133,68 @@ def play_at_random(
             (min(rewards), max(rewards)),
             len(rewards) / seconds,
             tuple(map(str, infos)),
+            tuple(bounds.complaints()),
             _first_difference(copy, first, seed),
         )
     finally:
         env.close()
         copy.close()
+
+
+@contextmanager
+def _hint_at_array_actions(space: gym.Space[Any]) -> Iterator[None]:
+    """Add to an error of numpy's that actions of a Box are arrays, from which numbers are taken."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if isinstance(space, spaces.Box) and space.shape and any(text in str(error) for text in _ARRAYS_FOR_NUMBERS):
+            error.add_note(
+                f"An action of {space} is an array of shape {space.shape}, and so is what is computed from it, such as "
+                f"a part of the state; take its numbers by action[0], ..."
+            )
+        raise
+
+
+_ARRAYS_FOR_NUMBERS = ("inhomogeneous shape", "array element with a sequence", "can be converted to Python scalars")
+"""Parts of numpy's messages about an array in the place of a number."""
+
+_NAMED = 4
+"""Maximum number of numbers outside the bounds that are named."""
+
+
+class BoundsCheck:
+    """Collect the numbers of observations that are not finite, or outside the bounds of a Box.
+
+    Args:
+        space: of observations, a Box or a Dict whose parts may be; others have no bounds.
+    """
+
+    def __init__(self, space: gym.Space[Any]) -> None:
+        parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
+        self._boxes = {name: part for name, part in parts.items() if isinstance(part, spaces.Box)}
+        self._found: dict[tuple[str, tuple[int, ...]], list[float]] = {}
+        """Smallest and largest number outside the bounds, and the first step, by part and index."""
+
+    def add(self, observation: Any, step: int) -> None:
+        """Check the observation after a step of an episode; 0 for that of the reset."""
+        for name, box in self._boxes.items():
+            values = np.asarray(observation[name] if name else observation)
+            is_outside = ~((values >= box.low) & (values <= box.high) & np.isfinite(values))
+            for index in map(tuple, np.argwhere(is_outside).tolist() if is_outside.any() else ()):
+                value = float(values[index])
+                found = self._found.setdefault((name, index), [value, value, step])
+                found[:2] = np.fmin(found[0], value), np.fmax(found[1], value)
+
+    def complaints(self) -> list[str]:
+        """Return which numbers were outside, from which values to which, a line each."""
+        lines = []
+        for (name, index), (least, most, step) in list(self._found.items())[:_NAMED]:
+            box, label = self._boxes[name], f"{name}{list(index)}" if index else name or "the number"
+            values = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+            bounds = f"{box.low[index]:g} to {box.high[index]:g}"
+            lines.append(f"{label}: {values}, the bounds are {bounds}; first in step {step:g} of an episode")
+        more = len(self._found) - len(lines)
+        return [*lines, f"and {more:,} more numbers"] if more else lines
 
 
 def env_warnings(make: Callable[[], gym.Env[Any, Any]]) -> list[str]:

@@ -172,12 +172,21 @@ class VecEnv(StandaloneComponent, Closing):
             if not 0 <= depth <= MOST_FRAMES or depth == 1:
                 raise ValueError(f"{cls.__name__}: stacked_frames must be 0, or lie in [2, {MOST_FRAMES}], got {depth}")
 
-    def reset(self, seed: int | np.random.SeedSequence | None = None) -> Any:
+    def reset(self, seed: int | np.random.SeedSequence | Sequence[int] | None = None) -> Any:
         """Reset every environment; return their first observations (E, *obs), or a dict of such.
+
+        Args:
+            seed: from which those of the environments are derived; or E seeds, each of which is passed to the ``reset``
+                of one environment, which a native vector environment does not take.
 
         Raises:
             TypeError: the ``state_dict()`` of an environment or wrapper holds more than plain data and arrays.
+            ValueError: seeds of each environment are of another number, or given to a native vector environment.
         """
+        if isinstance(seed, Sequence):
+            if len(seed) != self.num_envs:
+                raise ValueError(f"{type(self).__name__}: got {len(seed)} seeds for {self.num_envs} environments")
+            return self._vector.reset_each(list(seed))
         return self._vector.reset(seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed))
 
     def step(self, actions: NDArray[Any] | torch.Tensor) -> VecStep:
@@ -307,6 +316,14 @@ def one_copy(factory: Factory[VecEnv]) -> Factory[VecEnv]:
 
 
 _ONE_COPY = {"num_envs": 1, "mode": "sync"}
+
+
+def is_native_factory(factory: Factory[VecEnv]) -> bool:
+    """Whether a factory makes a native vector environment, rather than copies."""
+    given = factory.hyper_parameters
+    return "env" in given and is_native(
+        given["env"], given.get("vectorization_mode"), given.get("backend", "gymnasium")
+    )
 
 
 def check_saved(factory: Factory[VecEnv], state: Any, action_space: gym.Space[Any] | None) -> None:

@@ -65,6 +65,9 @@ class Vector(Protocol):
     def reset(self, sequence: np.random.SeedSequence) -> Any:
         """Reset every environment; return their first observations (E, *obs), or a dict of such."""
 
+    def reset_each(self, seeds: list[int]) -> Any:
+        """As :meth:`reset`, by a seed for each environment; ValueError where they cannot be seeded one by one."""
+
     def step(self, actions: Any) -> VecStep:
         """Step every environment with actions (E, 1) or (E, *action), in the layout of actors."""
 

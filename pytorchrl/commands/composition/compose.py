@@ -165,9 +165,11 @@ def _described(kind: str, part: Any) -> dict[str, Any]:
         described["name"] = _whole_name(KINDS[kind], name)
     elif name is not None or kind in ("algorithm", "env"):
         example, maker = _EXAMPLES[kind]
+        under = described.get(kind)
+        way_out = "" if under is None else f'; write {{"name": {getattr(under, "__name__", repr(under))}, ...}}'
         raise TypeError(
             f"compose: {kind} must be a name such as {example!r}, {maker}, a factory, or a dict with its name and "
-            f'hyper-parameters, such as {{"name": {example!r}}}, got {part!r}'
+            f'hyper-parameters, such as {{"name": {example!r}}}, got {part!r}{way_out}'
         )
     return described
 

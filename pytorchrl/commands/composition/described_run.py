@@ -57,7 +57,17 @@ from storages.persistent.commits import has_commits
 from storages.storage import Storage
 
 _PROGRAM = "python -m pytorchrl train"
-_FILE_SETTINGS = ("seeds", "device", "log_dir", "log_to", "checkpoint_every", "callbacks", "from", *DATA_SETTINGS)
+_FILE_SETTINGS = (
+    "seeds",
+    "device",
+    "test_seed",
+    "log_dir",
+    "log_to",
+    "checkpoint_every",
+    "callbacks",
+    "from",
+    *DATA_SETTINGS,
+)
 _EPILOG = (
     "Values are written as in Python: numbers, words, lists such as 64,64, and settings such as "
     "'LinearSchedule(1e-3, 0)', 'Adam(eps=1e-4)' or 'Sequences(20, burn_in=5)'. If there is a preset for the algorithm "
@@ -119,7 +129,8 @@ class DescribedRun:
 
     def scheme(self, seed: int) -> Scheme:
         """Make the scheme of the run of a seed; a storage on disk is that run's alone."""
-        return Scheme(**self._scheme_arguments(seed), device=self.settings.get("device") or "cpu", seed=seed)
+        device, test_seed = self.settings.get("device") or "cpu", self.settings.get("test_seed")
+        return Scheme(**self._scheme_arguments(seed), device=device, seed=seed, test_seed=test_seed)
 
     def loggers(self, seed: int) -> list[Logger] | None:
         """Return the loggers of the run of a seed, whose names in wandb differ; None where none are named."""
@@ -356,6 +367,12 @@ def _parser(add_help: bool) -> PartsParser:
         "--seeds", "--seed", type=int, nargs="+", metavar="INT", help="seeds, a run for each (default: 1)"
     )
     parser.add_argument("--device", metavar="DEVICE", help="cpu, cuda or auto (default: cpu)")
+    parser.add_argument(
+        "--test-seed",
+        type=int,
+        metavar="INT",
+        help="seed of the first episode of each evaluation, all of which then play the same episodes",
+    )
     parser.add_argument(
         "--log-dir", type=Path, metavar="FOLDER", help="folder of the runs (default: runs/ALGORITHM-ENV)"
     )

@@ -70,10 +70,31 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse
     """Parse arguments; an unknown option ends the program with a line that names the nearest one."""
     given, unknown = parser.parse_known_args([dashed(argument) for argument in arguments])
     if unknown:
+        if wrong := _separate_value(parser, arguments, unknown[0]):
+            parser.error(wrong)
         name = unknown[0].partition("=")[0]
         parts = parser.parts if isinstance(parser, PartsParser) else {}
         parser.error(unknown_option(name, list(parser._option_string_actions), parts))
     return given
+
+
+def _separate_value(parser: argparse.ArgumentParser, arguments: Sequence[str], unknown: str) -> str:
+    """Return the message about a further value of an option that takes one word; "" where it is none."""
+    if unknown.startswith("-") or unknown not in arguments:
+        return ""
+    at = [*arguments].index(unknown)
+    before = next((place for place in range(at - 1, -1, -1) if arguments[place].startswith("--")), None)
+    if before is None:
+        return ""
+    option, _, value = dashed(arguments[before]).partition("=")
+    action = parser._option_string_actions.get(option)
+    if action is None:
+        return ""
+    words = [*filter(None, [value]), *arguments[before + 1 :]]
+    values = words[: next((place for place, word in enumerate(words) if word.startswith("--")), len(words))]
+    if str(action.metavar).endswith(",..."):
+        return f"values of {option} are separated by commas: {option} {','.join(values)}"
+    return f"{option} takes one value, got {' '.join(values)}; quote a value with spaces"
 
 
 def argument_texts(cls: type[Any]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from pytorchrl.commands.data.shared import (
     write,
 )
 from pytorchrl.commands.shared import check_counts, check_seed
-from pytorchrl.experiments import load_policy
+from pytorchrl.experiments.policies.trained_policy import read_policy
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.pictures.dataset_plot import plot_dataset, refuse_other_suffix
 from pytorchrl.logging.pictures.dataset_sample import data_warnings, sample_of
@@ -110,7 +110,7 @@ def convert(
     if spaces_of is None:
         write(output, dataset, len(dataset), format, dataset.about)
     else:
-        policy = load_policy(spaces_of)
+        policy = read_policy(spaces_of)
         about = replace(
             dataset.about,
             observation_space=space_as_data(policy.observation_space),

@@ -8,7 +8,9 @@ from typing import Any
 
 from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
 from pytorchrl.experiments.policies.policy_export import SUFFIXES, export_policy
+from pytorchrl.experiments.policies.wrapped_actions import action_wrappers, warning_of
 from pytorchrl.run_files import RunFiles
+from pytorchrl.terminal import tell
 from storages.component.hyper_parameters import Count
 from storages.files import refuse_link
 
@@ -75,9 +77,15 @@ class ExportPolicy(Callback):
         """
         with tempfile.TemporaryDirectory() as folder:
             export_policy(learner.scheme.algorithm, Path(folder) / self.file)
+        if wrappers := self._wrappers(learner):
+            tell(f"ExportPolicy: {warning_of(wrappers, learner.scheme.algorithm.action_space)}")
 
     def on_run_end(self, learner: TrainingRun) -> None:
         """Export the policy."""
         path = learner.log_dir / self.file
         refuse_link(path)
-        export_policy(learner.scheme.algorithm, path)
+        export_policy(learner.scheme.algorithm, path, self._wrappers(learner))
+
+    def _wrappers(self, learner: TrainingRun) -> tuple[str, ...]:
+        envs = learner.scheme.test_envs_factory
+        return () if envs is None else action_wrappers(envs.hyper_parameters.get("wrappers", ()))

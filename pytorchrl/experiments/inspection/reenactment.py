@@ -1,9 +1,8 @@
 """Replaying a stored episode in its environment, from its seed and its actions, to record images."""
 
-import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +22,9 @@ from pytorchrl.experiments.inspection.episode_seeds import EpisodeSeed, EpisodeS
 from pytorchrl.experiments.inspection.pictures import picture_of
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.experiments.inspection.transitions import StoredTransitions
-from pytorchrl.experiments.recordings.filming import FRAMES_PER_SECOND
+from pytorchrl.experiments.recordings.filming import FRAMES_PER_SECOND, takes_render_mode
 from pytorchrl.experiments.runs.composition import made_of, refuse_to_import
-from pytorchrl.experiments.runs.user_modules import factory_function
+from pytorchrl.experiments.runs.user_modules import factory_function, missing_modules_named
 from pytorchrl.scheme.compatibility import CompositionError
 from storages.component.factory import Factory
 from storages.transition import ACT, DONE, OBS, OBS2, REW
@@ -74,11 +73,14 @@ def reenact(run: str | os.PathLike[str], row: int, envs: Factory[VecEnv] | None 
     """
     storage = SavedStorage.read(run)
     rows = StoredTransitions(storage).episode_of(row)
-    factory = _envs_of(storage) if envs is None else envs
+    if envs is None:
+        with missing_modules_named(storage.state["config"]):
+            envs = _envs_of(storage)
+    factory = envs
     environment = row % storage.ring.envs
     seeds = EpisodeSeeds(storage, environment)
     made, kwargs = factory.hyper_parameters["env"], dict(factory.hyper_parameters["env_kwargs"] or {})
-    if isinstance(made, str) or _takes_render_mode(made):
+    if isinstance(made, str) or takes_render_mode(made):
         kwargs["render_mode"] = "rgb_array"
     env, _ = make_env(made, kwargs, factory.hyper_parameters["wrappers"])
     try:
@@ -211,11 +213,6 @@ def _envs_of(storage: SavedStorage) -> Factory[VecEnv]:
         )
     factory: Factory[VecEnv] = made_of(described)
     return factory
-
-
-def _takes_render_mode(make: Callable[..., Any]) -> bool:
-    parameters = inspect.signature(make).parameters.values()
-    return any(one.name == "render_mode" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 def _part(observations: Any, place: int) -> Any:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from pytorchrl.agent.algorithms.imitation.adversarial_reward import AdversarialClassifier
-from pytorchrl.experiments.policies.trained_policy import load_policy
+from pytorchrl.experiments.policies.trained_policy import read_policy
 from storages.component.setting import Setting
 
 
@@ -45,7 +45,7 @@ class RewardFunction:
     """
 
     def __init__(self, path: str) -> None:
-        self._policy = load_policy(path)
+        self._policy = read_policy(path)
         algorithm = self._policy.algorithm
         if not isinstance(algorithm, AdversarialClassifier):
             raise ValueError(

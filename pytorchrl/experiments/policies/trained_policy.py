@@ -1,6 +1,7 @@
 """A trained policy for inference, without environments, storages or logs."""
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from pytorchrl.agent.other_names import POLICY_METHODS
 from pytorchrl.experiments.policies.action_probabilities import log_probabilities
 from pytorchrl.experiments.policies.policy_export import export_policy
 from pytorchrl.experiments.policies.published_policies import find_policy
+from pytorchrl.experiments.policies.wrapped_actions import action_wrappers_of, warning_of
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import (
@@ -50,6 +52,7 @@ class TrainedPolicy(Answering):
         algorithm: has the trained actor; its random generators are not used.
         allow_nonfinite: act on observations with NaN or infinity instead of refusing them, as the parameter of storages
             stores them.
+        action_wrappers: wrappers with which it was trained that change actions, such as ``RescaleAction``, as code.
     """
 
     other_methods = POLICY_METHODS
@@ -57,7 +60,9 @@ class TrainedPolicy(Answering):
     if not TYPE_CHECKING:  # for which each name would exist
         __getattr__ = answer_missing
 
-    def __init__(self, algorithm: Algorithm, *, allow_nonfinite: bool = False) -> None:
+    def __init__(
+        self, algorithm: Algorithm, *, allow_nonfinite: bool = False, action_wrappers: tuple[str, ...] = ()
+    ) -> None:
         if isinstance(algorithm, str | os.PathLike):
             raise TypeError(f"TrainedPolicy: a path is read by prl.load_policy({os.fspath(algorithm)!r})")
         self.algorithm = algorithm
@@ -65,13 +70,17 @@ class TrainedPolicy(Answering):
         self.observation_space = algorithm.actor.observation_space
         """Of one environment, with nested spaces flattened to one dict."""
         self.action_space = algorithm.action_space
-        """Of one environment."""
+        """Of one environment, with the wrappers of the training: see :attr:`action_wrappers`."""
+        self.action_wrappers = action_wrappers
+        """Wrappers of the training that change actions: the environment below takes others than the policy's."""
         self._env_actions = EnvActions(self.action_space)
         self.reset()
 
     def __repr__(self) -> str:
+        wrapped = f", actions of {' and '.join(self.action_wrappers)}" if self.action_wrappers else ""
         return (
-            f"<TrainedPolicy of {type(self.algorithm).__name__}, from {self.observation_space} to {self.action_space}>"
+            f"<TrainedPolicy of {type(self.algorithm).__name__}, from {self.observation_space} to "
+            f"{self.action_space}{wrapped}>"
         )
 
     def reset(self) -> None:
@@ -97,7 +106,7 @@ class TrainedPolicy(Answering):
             seed: of exploration, from the last `reset` on.
 
         Returns:
-            The argument of `env.step`.
+            The argument of `env.step` of the environment with the wrappers of the training.
 
         Raises:
             ValueError: the observation is not in the policy's space, holds NaN or infinity, or has another number of
@@ -173,7 +182,8 @@ class TrainedPolicy(Answering):
     def export(self, path: str | os.PathLike[str]) -> Path:
         """Export the policy network, from observations to actions, for use without this toolkit.
 
-        ONNX files and recurrent networks need a later version of torch than 2.6. Missing folders are made.
+        ONNX files and recurrent networks need a later version of torch than 2.6. Missing folders are made. Actions are
+        those of the policy itself, above :attr:`action_wrappers`, which the file names.
 
         Args:
             path: ends in ".onnx", in ".pt2" for `torch.export.load`, or in ".ts" for `torch.jit.load` and for C++ with
@@ -186,7 +196,7 @@ class TrainedPolicy(Answering):
             ValueError: the path has another suffix, or the policy keeps more of earlier steps than recurrent states.
             OSError: the path is a folder, or cannot be written.
         """
-        return export_policy(self.algorithm, Path(path))
+        return export_policy(self.algorithm, Path(path), self.action_wrappers)
 
     def _rewards(self, rewards: Any, begins: NDArray[np.bool_]) -> torch.Tensor | None:
         """Return the rewards (E, 1); None for a policy that does not use them."""
@@ -265,9 +275,10 @@ def load_policy(
 ) -> TrainedPolicy:
     """Load the policy of a run: ``action = policy(observation)``.
 
-    No environment is made, no storage is opened, and no file of the run is changed. Wrappers that change observations
-    must be applied to the environment in which the policy acts. Observations with NaN or infinity are refused, unless
-    the run's storage has ``allow_nonfinite``.
+    No environment is made, no storage is opened, and no file of the run is changed. The wrappers of the run that change
+    observations or actions must be applied to the environment in which the policy acts: one trained with
+    ``RescaleAction`` gives actions from -1 to 1, of which a warning says so. Observations with NaN or infinity are
+    refused, unless the run's storage has ``allow_nonfinite``.
 
     Args:
         path: a run folder, whose newest checkpoint is loaded; a file of weights such as ``best_weights.pt``;
@@ -285,6 +296,20 @@ def load_policy(
         CompositionError: the algorithm or the actor cannot be built from the file alone.
         ImportError: a policy of the hub is named, and its package is not installed.
     """
+    policy = read_policy(path, algo_factory=algo_factory, actor_factory=actor_factory, device=device)
+    if policy.action_wrappers:
+        warnings.warn(f"load_policy: {warning_of(policy.action_wrappers, policy.action_space)}", stacklevel=2)
+    return policy
+
+
+def read_policy(
+    path: str | os.PathLike[str],
+    *,
+    algo_factory: Factory[Algorithm] | None = None,
+    actor_factory: Factory[Actor] | None = None,
+    device: torch.device | str = "cpu",
+) -> TrainedPolicy:
+    """As :func:`load_policy`, for what acts in the environments of the run, or not at all: without a warning."""
     # Otherwise, a missing device would be found by the first tensor that is made on it, and named less clearly.
     path, device = find_policy(path), find_device(device)
     file = file_of(path)
@@ -301,6 +326,7 @@ def load_policy(
                 refuse_classes_of_a_script(config | of_run, _WAY_OUT)
             algo_factory = algo_factory or acting_algorithm_of(config["algorithm"])
             actor_factory = actor_factory or made_of(config["actor"])
+            wrappers = action_wrappers_of(config)
         with torch.device("meta"):
             # The meta device allocates no memory for sizes in a file that are not verified yet.
             described = _built(config, algo_factory, actor_factory, "meta")
@@ -311,7 +337,7 @@ def load_policy(
         steps = state["steps"] if "weights" in state else state["scheme"]["collector"]["steps"]
         algorithm.set_progress(steps, steps)
         allows = config.get("storage", {}).get("hyper_parameters", {}).get("allow_nonfinite", False)
-    return TrainedPolicy(algorithm, allow_nonfinite=allows is True)
+    return TrainedPolicy(algorithm, allow_nonfinite=allows is True, action_wrappers=wrappers)
 
 
 @contextmanager

@@ -1,20 +1,23 @@
 """Rendering episodes of a policy, in a window or in a video."""
 
+import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import load_env_creator
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.checks import InvalidEnvironmentError
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
-from pytorchrl.agent.envs.copies.making import make_env
+from pytorchrl.agent.envs.copies.making import make_env, origin_of
 from pytorchrl.agent.envs.mujoco import refuse_without_display, render
-from pytorchrl.agent.envs.native.native_making import refuse_native
+from pytorchrl.agent.envs.native.native_making import is_native, refuse_native
+from pytorchrl.agent.envs.other_packages import find_registered
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from pytorchrl.experiments.recordings.video import write_video
@@ -80,6 +83,52 @@ def stage_of(envs: Factory[VecEnv], render_mode: Literal["rgb_array", "human"]) 
         yield Stage(env, recorder)
     finally:
         env.close()
+
+
+def can_render(envs: Factory[VecEnv]) -> bool:
+    """Whether :func:`stage_of` could show a single copy of vectorised environments, as far as their class tells.
+
+    Nothing is made: a class tells it by its ``render_modes`` and a parameter ``render_mode``, a function by the latter.
+    """
+    hyper_parameters = envs.hyper_parameters
+    make = hyper_parameters.get("env")
+    if make is None or is_native(
+        make, hyper_parameters.get("vectorization_mode"), hyper_parameters.get("backend", "gymnasium")
+    ):
+        return False
+    if isinstance(make, str):
+        find_registered(make)
+        entry = gym.spec(make).entry_point
+        make = load_env_creator(entry) if isinstance(entry, str) else entry
+    metadata = getattr(make, "metadata", None)
+    modes = set(metadata.get("render_modes") or ()) if isinstance(metadata, Mapping) else set()
+    return takes_render_mode(make) and (not modes or bool(modes & {"human", "rgb_array"}))
+
+
+def takes_render_mode(make: Any) -> bool:
+    """Whether a class or function that makes environments has a parameter ``render_mode``."""
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        # It may have: only a call tells.
+        return True
+    return any(one.name == "render_mode" or one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def refuse_without_rendering(envs: Factory[VecEnv], run: Path) -> None:
+    """Refuse environments whose class does not render.
+
+    Raises:
+        ValueError: they do not; the message says what they lack, and how to evaluate without images.
+    """
+    if can_render(envs) or (env := envs.hyper_parameters.get("env")) is None:
+        return
+    refuse_native(envs.hyper_parameters, envs.name)
+    raise ValueError(
+        f"the environment {origin_of(env)} does not render, neither in a window nor in a video: that needs a parameter "
+        f"render_mode of its constructor, metadata = {{'render_modes': ['rgb_array']}}, and a method render() that "
+        f"returns an image; evaluate {run} plays episodes without images"
+    )
 
 
 def check_renders(envs: Factory[VecEnv]) -> None:

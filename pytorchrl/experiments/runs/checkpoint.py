@@ -48,18 +48,22 @@ class Purpose:
     missing: str
 
 
+_SAVED = (
+    "a run saves it when it ends, is interrupted, or is told to (checkpoint_every); an Agent when it is closed at its "
+    "target, or is told to (agent.save(), checkpoint_every)"
+)
 RESUMING = Purpose(
     "resume",
     "resumed from",
     "restore it from a copy, or start a new run in another folder",
-    "a run saves it when it ends, is interrupted, or is told to (checkpoint_every). A run without one cannot be "
-    "resumed; start it again: Learner(scheme, target_steps, log_dir)",
+    f"{_SAVED}. A run without one cannot be resumed; start it again: Learner(scheme, target_steps, log_dir), or the "
+    f"same train command",
 )
 READING = Purpose(
     "read",
     "read",
     "restore it from a copy, or name another checkpoint",
-    "a run saves it when it ends, is interrupted, or is told to (checkpoint_every); name a run that has saved one",
+    f"{_SAVED}; name a run that has saved one",
 )
 BEST_WEIGHTS = Purpose(
     "load",

@@ -87,6 +87,7 @@ def scheme_from_config(config: Mapping[str, Any], data: Sequence[str] = ()) -> S
         "device": device,
         "seed": config["seed"],
         "max_test_episode_steps": config.get("max_test_episode_steps", MAX_EPISODE_STEPS),
+        "test_seed": config.get("test_seed"),
     }
     if (distributed := config.get("distributed")) is not None:
         return RayScheme(**parts, **made_of(distributed), resources=config["resources"])
@@ -165,7 +166,7 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
     state = checkpoint.load(folder.checkpoint_file, checkpoint.READING, is_mapped=True)
     with missing_modules_named(config):
         for refuse in (refuse_to_import, refuse_classes_of_a_script):
-            refuse(config, "import the module that defines it, by --import MODULE, or make the scheme in a script")
+            refuse(config, f"{_IMPORT}, or make the scheme in a script")
         with as_checkpoint_error(folder.config_file):
             algo_factory, actor_factory = acting_algorithm_of(config["algorithm"]), made_of(config["actor"])
             if envs_factory is None:
@@ -294,7 +295,8 @@ WRITE_FILES = frozenset({"RecordVideo"})
 _IN_A_SCRIPT = (
     "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme), or Learner(scheme, ...)"
 )
-_WAY_OUT = f"import the module that defines it, by --import MODULE, or {_IN_A_SCRIPT}"
+_IMPORT = "import the module that defines it, before this call in Python, by --import MODULE in a command"
+_WAY_OUT = f"{_IMPORT}, or {_IN_A_SCRIPT}"
 
 
 def refuse_classes_of_a_script(config: Mapping[str, Any], way_out: str) -> None:

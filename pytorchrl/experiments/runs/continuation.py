@@ -41,7 +41,12 @@ def resume_command(folder: Path, modules: Iterable[str] = (), data_sets: Sequenc
 
 
 def next_commands(
-    folder: Path, modules: Iterable[str] | None, data_sets: Sequence[str], target_steps: int
+    folder: Path,
+    modules: Iterable[str] | None,
+    data_sets: Sequence[str],
+    target_steps: int,
+    *,
+    needs_scheme: bool = True,
 ) -> dict[str, str]:
     """Return what can be done with a complete run: to play or evaluate the policy, to plot curves, to train on.
 
@@ -50,10 +55,12 @@ def next_commands(
         modules: names of modules that define parts of the run; None if only a script can make it again.
         data_sets: paths of the data sets that the run learns from.
         target_steps: the steps that it made.
+        needs_scheme: whether a script has to make the scheme again, if ``modules`` is None.
     """
     plot = shlex.join([_python(), "-m", "pytorchrl", "plot", str(folder)])
     if modules is None:
-        more = f"prl.Learner.resume({str(folder)!r}, scheme=scheme, target_steps={2 * target_steps})"
+        scheme = "scheme=scheme, " if needs_scheme else ""
+        more = f"prl.Learner.resume({str(folder)!r}, {scheme}target_steps={2 * target_steps})"
         return {"act": f"prl.load_policy({str(folder)!r})", "plot": plot, "train on": more}
     imports = [word for module in modules for word in ("--import", module)]
     play = shlex.join([_python(), "-m", "pytorchrl", "play", str(folder), *imports])
@@ -73,6 +80,8 @@ def how_to_continue(
     factories: Iterable[Factory[Any]],
     callbacks: Iterable[Configured] = (),
     loggers: Sequence[str] = (),
+    *,
+    needs_scheme: bool = True,
 ) -> str:
     """Return instructions for resuming the run in a folder, to be printed after the word "continue".
 
@@ -81,20 +90,22 @@ def how_to_continue(
         factories: of the scheme.
         callbacks: of the run.
         loggers: class names of those that only a script can make.
+        needs_scheme: whether a script has to make a scheme with user-defined parts again.
     """
     factories, callbacks = list(factories), list(callbacks)
     modules = modules_of(factories, callbacks)
     if modules is not None and not loggers:
         return f"with\n  {resume_command(folder, modules, data_sets_of(factories))}"
-    of_scheme = dict.fromkeys(part.name for part in own_parts(factories))
+    of_scheme = dict.fromkeys(part.name for part in own_parts(factories) if needs_scheme)
     of_callbacks = dict.fromkeys(part.name for part in own_parts(callbacks))
     parts = {"scheme": of_scheme, "callbacks": of_callbacks, "log_to": dict.fromkeys(loggers)}
     given = [name for name, names in parts.items() if names]
-    arguments = ", ".join(f"{name}={name}" for name in given)
+    arguments = "".join(f", {name}={name}" for name in given)
     defined = ", ".join(dict.fromkeys(name for names in parts.values() for name in names))
+    where = f"in the script that defines {defined}, with the {' and the '.join(given)} made as before"
     return (
-        f"in the script that defines {defined}, with the {' and the '.join(given)} made as before:\n"
-        f"  learner = prl.Learner.resume({str(folder)!r}, {arguments})\n"
+        f"{where if given else 'in a script with the same imports'}:\n"
+        f"  learner = prl.Learner.resume({str(folder)!r}{arguments})\n"
         f"  learner.run()"
     )
 

@@ -1,15 +1,14 @@
 """User modules with classes and environments that a run is composed of.
 
 Security: modules are imported only because the user names them, never because a file does. Names in a run's
-configuration are looked up only in the modules that the user named; those of classes of networks also in the modules
-that define them, where the run names these, the process has imported them already, and they are no installed packages.
+configuration are looked up only in the modules that the user named, and in the modules that define them, where the run
+names these, the process has imported them already, and they are no installed packages.
 """
 
 import ast
 import importlib
 import shlex
 import sys
-import sysconfig
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Any
 import gymnasium as gym
 from torch import nn
 
+from pytorchrl.installed_files import is_installed
 from pytorchrl.scheme.compatibility import CompositionError
 
 _SUFFIX = ".py"
@@ -75,7 +75,7 @@ def factory_function(name: str) -> Any:
         CompositionError: several modules define the name differently.
     """
     maker = _only_one(name, lambda value: is_maker(value, name))
-    return maker if maker is not None else _network_of_the_run(name)
+    return maker if maker is not None else _maker_of_the_run(name)
 
 
 def function_named(name: str) -> Callable[..., Any] | None:
@@ -88,27 +88,29 @@ def function_named(name: str) -> Callable[..., Any] | None:
     return function
 
 
-def _network_of_the_run(name: str) -> Any:
-    """Return the class of networks of that name in the run's modules, if the process has imported them; else None."""
+def _maker_of_the_run(name: str) -> Any:
+    """Return what :func:`factory_function` does from the run's modules, if the process has imported them; else None."""
     named = _of_run.get()
     modules = [module for one in named if (module := sys.modules.get(_module_of(one))) is not None]
     if named and _script() in named:
         modules.append(sys.modules["__main__"])
     for module in filter(_is_own_file, modules):
         found = vars(module).get(name)
-        is_network = isinstance(found, type) and issubclass(found, nn.Module) and is_maker(found, name)
-        if is_network and found.__module__ == module.__name__:
+        if is_maker(found, name) and found.__module__ == module.__name__:
             return found
     return None
+
+
+def _is_usable(name: str) -> bool:
+    """Whether the process has imported the module that an argument of ``--import`` means, a file of the user's."""
+    module = sys.modules.get(_module_of(name))
+    return module is not None and _is_own_file(module)
 
 
 def _is_own_file(module: ModuleType) -> bool:
     """Whether a module is a file of the user's, not of Python or an installed package."""
     file = getattr(module, "__file__", None)
-    if file is None:
-        return False
-    installed = (Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib"))
-    return not any(Path(file).resolve().is_relative_to(folder) for folder in installed)
+    return file is not None and not is_installed(file)
 
 
 def _module_of(name: str) -> str:
@@ -126,16 +128,17 @@ def _only_one(name: str, fits: Callable[[Any], bool]) -> Any:
 
 @contextmanager
 def missing_modules_named(config: Mapping[str, Any]) -> Iterator[None]:
-    """Find networks in the run's modules; add to a :class:`CompositionError` which of them are not imported."""
+    """Find classes in the run's modules; add to a :class:`CompositionError` which of them are not imported."""
     names = config.get("imports", ())
     before = _of_run.set(tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ())
     try:
         yield
     except CompositionError as error:
-        missing = [name for name in config.get("imports", ()) if name not in _imported]
+        missing = [name for name in config.get("imports", ()) if name not in _imported and not _is_usable(name)]
         if missing:
             options = shlex.join(word for name in missing for word in ("--import", name))
-            error.add_note(f"The run was made with {options}")
+            in_python = ", ".join(_module_of(name) for name in missing)
+            error.add_note(f"The run was made with {options}; in Python: import {in_python}")
         raise
     finally:
         _of_run.reset(before)

@@ -40,6 +40,7 @@ class SchemeSettings(TypedDict, total=False):
     device: torch.device | str
     seed: int
     max_test_episode_steps: int
+    test_seed: int | None
 
 
 def refuse_collection(owner: str, settings: Mapping[str, Any]) -> None:

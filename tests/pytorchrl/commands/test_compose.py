@@ -94,6 +94,7 @@ def test_environments_of_ones_own_say_which_settings_of_the_preset_they_replace(
     [
         ({"algorithm": {"lr": 1e-3}}, r"algorithm must be a name such as 'PPO', a class, .* a dict with its name"),
         ({"env": {"num_envs": 2}}, r"env must be a name such as 'CartPole-v1', a callable"),
+        ({"env": {"env": gym.Env}}, r"got .*; write {\"name\": Env, ...}"),
         ({"actor": [64, 64]}, r"actor must be a name such as 'OnPolicyActor', .* got \[64, 64\]"),
         ({"storage": {"name": 3}}, r"storage must be a name such as 'GAEBuffer'"),
     ],

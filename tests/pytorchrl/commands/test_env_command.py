@@ -71,7 +71,7 @@ def test_an_imported_environment_class_is_described_and_trained_by_its_name(
     printed = output_of_env(monkeypatch, capsys, "Restless", "--import", __name__, "--env-kwargs", "{'length': 4}")
     assert "deterministic no: with the same seed and actions, another copy differed at step 1" in printed
     assert "length 4.0 on average, from 4 to 4" in printed
-    assert "time limit none known" in printed
+    assert "time limit none by a wrapper or the id" in printed
     arguments = ["train", "--import", __name__, "--algorithm", "dqn", "--env", "Restless", "--steps", "50"]
     arguments += ["--env.env-kwargs", "{'length': 4}", "--algorithm.test-every", "0"]
     monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *arguments])
@@ -148,6 +148,53 @@ def test_random_play_repeats_with_its_seed_and_counts_how_episodes_ended() -> No
     short = play_at_random(lambda: Counter(length=20), 2, 5, 0)
     assert short.lengths == (5, 5)
     assert short.terminated == short.truncated == 0
+
+
+class Hours(Counter):
+    """Counts hours in a part of its observation whose space ends at 3, and later gives no number."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length=length)
+        self.observation_space = gym.spaces.Dict(clock=gym.spaces.Box(-1, 3, (2,)), day=gym.spaces.Discrete(9))
+
+    def reset(self, **given: Any) -> Any:
+        _, info = super().reset(**given)
+        self.hour = 0
+        return self._observed(), info
+
+    def step(self, action: Any) -> Any:
+        _, *rest = super().step(action)
+        self.hour += 1
+        return self._observed(), *rest
+
+    def _observed(self) -> Any:
+        return {"clock": np.array([np.inf if self.hour == 9 else 0, self.hour], np.float32), "day": 0}
+
+
+def test_numbers_outside_the_bounds_are_found_in_all_steps() -> None:
+    play = play_at_random(lambda: Hours(length=10), 2, 50, seed=0)
+    assert play.outside == (
+        "clock[1]: 4 to 10, the bounds are -1 to 3; first in step 4 of an episode",
+        "clock[0]: inf, the bounds are -1 to 3; first in step 9 of an episode",
+    )
+    assert play_at_random(Counter, 2, 50, seed=0).outside == ()
+
+
+class KeepsArrays(Counter):
+    """Computes its observation from an action, of which it does not take the number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = gym.spaces.Box(0, 5, (1,))
+
+    def step(self, action: Any) -> Any:
+        return np.array([1.0, action]), 0.0, False, False, {}
+
+
+def test_an_action_that_is_taken_for_a_number_is_explained() -> None:
+    with pytest.raises(ValueError, match="inhomogeneous") as error:
+        play_at_random(KeepsArrays, 1, 5, seed=0)
+    assert "is an array of shape (1,), and so is what is computed from it" in error.value.__notes__[0]
 
 
 def test_each_part_of_a_nested_space_is_described_on_its_own_line() -> None:

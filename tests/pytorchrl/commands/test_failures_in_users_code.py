@@ -1,10 +1,13 @@
 """A command that ends in a user's own code shows the place there, and where the whole traceback is kept."""
 
+import functools
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tyro
 
 from pytorchrl.__main__ import format_error, main
 
@@ -69,6 +72,22 @@ def test_an_error_of_the_toolkit_itself_is_one_line(monkeypatch: pytest.MonkeyPa
         main()
     assert str(ended.value.code).startswith("error: ")
     assert "Traceback" not in str(ended.value.code)
+
+
+def test_packages_of_another_folder_than_pythons_own_are_not_taken_for_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As those of `pip install --user`, and of an environment that another one extends.
+    package = tmp_path / "site-packages" / "called_by.py"
+    package.parent.mkdir()
+    package.write_text("def call(function, *args, **kwargs):\n    return function(*args, **kwargs)\n")
+    monkeypatch.syspath_prepend(str(package.parent))
+    call = importlib.import_module("called_by").call
+    monkeypatch.setattr(tyro, "cli", functools.partial(call, tyro.cli))
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "show", "no-such-run"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert str(ended.value.code).startswith("error: ")
 
 
 MISTAKEN = """

@@ -115,16 +115,18 @@ def env_of(length: int = 3) -> gym.Env[Any, Any]:
 
 @pytest.mark.usefixtures("no_modules_imported")
 def test_a_run_file_can_name_only_imported_functions_that_make_environments(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(env_of)), 60, tmp_path / "run")
     learner.save_checkpoint()
     learner.close()
-    with pytest.raises(
-        prl.CompositionError, match="composed with the class or function env_of; import the module"
-    ) as error:
-        prl.Learner.resume(tmp_path / "run")
-    assert error.value.__notes__ == [f"The run was made with --import {__name__}"]
+    with monkeypatch.context() as before_import:
+        before_import.delitem(sys.modules, __name__)
+        with pytest.raises(
+            prl.CompositionError, match="composed with the class or function env_of; import the module"
+        ) as error:
+            prl.Learner.resume(tmp_path / "run")
+    assert error.value.__notes__ == [f"The run was made with --import {__name__}; in Python: import {__name__}"]
     import_modules([__name__])
     resumed = prl.Learner.resume(tmp_path / "run")
     assert resumed.run()
@@ -312,6 +314,30 @@ def test_networks_are_found_in_the_modules_of_a_run_that_are_imported_already(
     Path("run/config.json").write_text(json.dumps(config | {"imports": ["another"]}))
     with pytest.raises(prl.CompositionError, match="composed with the class or function Wide"):
         prl.load_policy("run")
+
+
+@pytest.mark.usefixtures("no_modules_imported")
+def test_an_imported_module_is_enough_to_resume_a_run_in_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "from tests.support.toys import Counter\n\n\nclass House(Counter):\n    pass\n"
+    (tmp_path / "house.py").write_text(source)
+    (tmp_path / "neighbour.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    house, neighbour = (importlib.import_module(name) for name in ("house", "neighbour"))
+    with prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(house.House)), 40, "run") as learner:
+        learner.run(progress=False)
+    monkeypatch.delitem(sys.modules, "house")
+    with pytest.raises(prl.CompositionError, match="import the module that defines it, before this call") as error:
+        prl.Learner.resume("run", target_steps=60)
+    assert error.value.__notes__ == ["The run was made with --import house; in Python: import house"]
+    assert "house" not in sys.modules, "a run folder has imported a module"
+    monkeypatch.setitem(sys.modules, "house", house)
+    with prl.Learner.resume("run", target_steps=60) as learner:
+        assert learner.run(progress=False)
+        envs = learner.scheme.factories
+        assert not any(factory.hyper_parameters.get("env") is neighbour.House for factory in envs)
 
 
 @pytest.mark.usefixtures("no_modules_imported")

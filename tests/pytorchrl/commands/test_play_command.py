@@ -96,6 +96,19 @@ class Picture(Counter):
         self.render_mode = "ansi" if render_mode else None
 
 
+@pytest.mark.parametrize("arguments", [[], ["-o", "video.gif"]], ids=["window", "video"])
+def test_play_says_at_once_that_an_environment_does_not_render(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(gym.registry, "Blind-v0", gym.envs.registration.EnvSpec("Blind-v0", entry_point=Counter))
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    with prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory("Blind-v0")), 50, tmp_path / "run") as learner:
+        learner.run()
+    with pytest.raises(SystemExit, match=r"'Blind-v0' does not render, neither in a window nor in a video: that needs"):
+        command(monkeypatch, "play", tmp_path / "run", *arguments)
+
+
 @pytest.mark.parametrize(
     ("env", "message"),
     [

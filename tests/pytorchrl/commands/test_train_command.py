@@ -429,6 +429,26 @@ def test_an_unknown_option_is_refused_with_the_nearest_valid_one(
     assert "there is no option --algorithm.test-evry; did you mean --algorithm.test-every?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--env.episode-infos", "cost", "comfort"),
+            "values of --env.episode-infos are separated by commas: --env.epi",
+        ),
+        (("--env.episode_infos=cost", "comfort", "--steps", "9"), "commas: --env.episode-infos cost,comfort"),
+        (("--algorithm.lr", "0.1", "0.2"), "--algorithm.lr takes one value, got 0.1 0.2; quote a value with spaces"),
+        (("CartPole-v1",), "there is no option CartPole-v1"),
+    ],
+)
+def test_values_that_the_shell_has_separated_are_refused_with_what_to_write(
+    arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command(monkeypatch, "train", *arguments, "--algorithm=dqn", "--env=CartPole-v1")
+    assert message in capsys.readouterr().err
+
+
 def test_help_lists_the_options_of_the_named_classes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

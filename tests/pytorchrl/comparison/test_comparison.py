@@ -193,6 +193,18 @@ def test_a_second_run_with_the_same_seed_is_ignored(tmp_path: Path) -> None:
     assert any("2 is ignored: " in note and "has the same composition and seed" in note for note in comparison.notes)
 
 
+def test_an_id_and_a_class_of_the_same_observations_are_noted_as_perhaps_the_same(tmp_path: Path) -> None:
+    spaces = {"observation": {"type": "Box", "shape": [5]}, "action": {"type": "Discrete", "n": 2}}
+    for name, env in {"by-id": "House-v0", "by-class": {"callable": "House"}, "other": "CartPole-v1"}.items():
+        own = spaces if name != "other" else {"observation": {"type": "Box", "shape": [4]}}
+        evaluated_run(tmp_path / name, [(1000, 3.0)], env=env, spaces=own)
+    (note,) = (one for one in prl.compare_runs([tmp_path]).notes if "named by an id and by a class" in one)
+    assert "House-v0" in note.partition(" have the same observations")[0]
+    assert "CartPole-v1" not in note
+    apart = prl.compare_runs([tmp_path / "by-id", tmp_path / "other"])
+    assert not any("named by an id" in one for one in apart.notes)
+
+
 def test_notes_warn_of_intervals_from_few_seeds(tmp_path: Path) -> None:
     for seed in range(3):
         evaluated_run(tmp_path / str(seed), [(1000, float(seed))], seed=seed)

@@ -1,7 +1,10 @@
 """A trained policy acts in a plain gymnasium loop as in the evaluations of its run."""
 
+import json
+import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +18,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 import pytorchrl as prl
+from pytorchrl.__main__ import main
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from pytorchrl.experiments.recordings.demonstrations import collect_demonstrations
 from pytorchrl.scheme.evaluation import evaluate
@@ -44,6 +48,46 @@ def test_a_loaded_policy_acts_as_in_an_evaluation(name: str, tmp_path: Path) -> 
     envs.close()
     learner.close()
     assert before == {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+
+
+class Halved(gym.ActionWrapper[Any, Any, Any]):
+    """Halves actions; a wrapper of a user's."""
+
+    def action(self, action: Any) -> Any:
+        return action / 2
+
+
+@pytest.mark.long
+def test_a_policy_says_which_wrappers_its_actions_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rescaled = ("RescaleAction", {"min_action": -1, "max_action": 1})
+    scheme = prl.Scheme(
+        algo_factory=prl.PPO.create_factory(test_every=0),
+        actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(4,)),
+        storage_factory=prl.GAEBuffer.create_factory(size=16),
+        train_envs_factory=prl.VecEnv.create_factory("Pendulum-v1", wrappers=["BoundAction", rescaled, Halved]),
+    )
+    with prl.Learner(scheme, 16, tmp_path / "run", callbacks=[prl.ExportPolicy("policy.ts")]) as learner:
+        learner.run(progress=False)
+    named = "RescaleAction(min_action=-1, max_action=1) and Halved"
+    acts = f"the policy acts in Box(-1.0, 1.0, (1,), float32), which its run's {named} takes"
+    assert f"ExportPolicy: {acts}" in capsys.readouterr().out
+    with pytest.warns(UserWarning, match=re.escape(f"load_policy: {acts}, not in the units of the environment below")):
+        policy = prl.load_policy(tmp_path / "run")
+    assert repr(policy).endswith(f"actions of {named}>")
+    extra: dict[str, Any] = {"metadata.json": ""}
+    with warnings.catch_warnings(action="ignore"):
+        torch.jit.load(tmp_path / "run" / "policy.ts", _extra_files=extra)
+    wrappers = json.loads(json.loads(extra["metadata.json"])["action_wrappers"])
+    assert wrappers == list(policy.action_wrappers) == named.split(" and ")
+    monkeypatch.setattr(sys, "argv", ["", "export", str(tmp_path / "run"), "-o", str(tmp_path / "policy.pt2")])
+    main()
+    assert f"Warning: {acts}" in capsys.readouterr().out
+    # It acts in the environment of the run, with its wrappers.
+    monkeypatch.setattr(sys, "argv", ["", "evaluate", str(tmp_path / "run"), "--import", __name__])
+    main()
+    assert acts not in capsys.readouterr().out
 
 
 def test_the_best_weights_are_loaded_as_a_policy(tmp_path: Path) -> None:

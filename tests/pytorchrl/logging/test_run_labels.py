@@ -29,7 +29,7 @@ def test_the_settings_given_to_train_again_compose_the_same_run(settings: tuple[
     config = config_of([*RUN.split(), *settings])
     names = settings_by_option(config)
     # What has no option: the class of an actor or a storage has one, but not that of environments.
-    unset = {"test_envs", "normalize_rewards", "collection", "max_test_episode_steps"}
+    unset = {"test_envs", "normalize_rewards", "collection", "max_test_episode_steps", "test_seed"}
     given = {name: value for name, value in names.items() if name not in unset and not name.startswith("hogwild.")}
     assert {"algorithm", "env", "seed", "steps", "algorithm.lr_q", "storage.alpha", "env.num_envs"} <= given.keys()
     assert config_of(["--no-preset", *(f"--{name}={value}" for name, value in given.items())]) == config

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 import pytorchrl as prl
+from pytorchrl.__main__ import main
 from pytorchrl.scheme import EvaluationStoppedError
 from pytorchrl.scheme.evaluation import evaluate
 from tests.support.clocks import Clocks
@@ -65,6 +67,54 @@ def test_returns_are_sums_of_original_rewards_over_complete_episodes(wrapper: An
         assert len(returns) >= 2
         assert set(returns) == {36.0}
         assert {record[f"{name}/episode_length"] for record in records if f"{name}/return" in record} == {8.0}
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_with_a_test_seed_all_evaluations_play_the_same_episodes(num_envs: int) -> None:
+    scheme = dqn_scheme(test_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=num_envs), test_seed=1_000)
+    expected = returns_from_seeds(scheme.algorithm, range(1_000, 1_005))
+    assert sorted(scheme.evaluate(5).returns) == sorted(expected)
+    scheme.collect(scheme.steps + 20)
+    assert scheme.steps > 0
+    assert sorted(scheme.evaluate(5).returns) == sorted(expected)
+    if num_envs == 1:
+        assert scheme.evaluate(5).returns == expected
+    calls = iter([*[False] * max(map(int, expected[:num_envs])), *[True] * 9])
+    with pytest.raises(EvaluationStoppedError, match=f"stopped after {num_envs} of 5 episodes"):
+        scheme.evaluate(5, stopped=lambda: next(calls))
+    scheme.close()
+
+
+def returns_from_seeds(algorithm: Any, seeds: Any) -> tuple[float, ...]:
+    """Return what a policy reaches in a plain loop."""
+    policy, env, returns = prl.TrainedPolicy(algorithm), gym.make("CartPole-v1"), []
+    for seed in seeds:
+        observation, _ = env.reset(seed=seed)
+        total, ended = 0.0, False
+        while not ended:
+            observation, reward, terminated, truncated, _ = env.step(policy(observation))
+            total, ended = total + float(reward), terminated or truncated
+        returns.append(total)
+    return tuple(returns)
+
+
+def test_a_test_seed_is_refused_for_environments_that_are_seeded_together() -> None:
+    envs = prl.VecEnv.create_factory("CartPole-v1", num_envs=2, vectorization_mode="vector_entry_point")
+    with pytest.raises(prl.CompositionError, match=r"'CartPole-v1' is a vector environment, whose copies are seeded"):
+        dqn_scheme(envs=envs, test_seed=3)
+    with pytest.raises(ValueError, match="Scheme: test_seed must be at least 0, got -1"):
+        dqn_scheme(test_seed=-1)
+
+
+def test_the_evaluate_command_says_by_its_seed_which_episodes_it_plays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with prl.Learner(dqn_scheme(), 60, tmp_path / "run") as learner:
+        learner.run(progress=False)
+        returns = returns_from_seeds(learner.scheme.algorithm, range(7, 10))
+    monkeypatch.setattr(sys, "argv", ["", "evaluate", str(tmp_path / "run"), "--episodes", "3", "--seed", "7"])
+    main()
+    assert f"3 episodes: mean return {np.mean(returns):.2f}, standard" in capsys.readouterr().out
 
 
 def test_an_endless_episode_is_truncated_at_the_maximum_length_with_a_warning() -> None:

@@ -117,7 +117,7 @@ def _warn_of_scale(space: spaces.Box, std: float) -> None:
         f"a component of actions has bounds that are {width:g} apart, and a Gaussian policy begins with a standard "
         f"deviation of {std:.3g} there, which is too {'small' if at == 'wide' else 'large'} to learn well: choose "
         f"distribution=prl.heads.BetaPolicy() of the algorithm, or rescale actions with the wrapper "
-        f"('RescaleAction', {{'min_action': -1.0, 'max_action': 1.0}}) of VecEnv",
+        f"('RescaleAction', {{'min_action': -1, 'max_action': 1}}) of VecEnv, whose units the policy then acts in",
         RuntimeWarning,
         stacklevel=2,
     )

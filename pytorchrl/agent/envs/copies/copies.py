@@ -102,7 +102,10 @@ class Copies(Vector):
         Raises:
             TypeError: the ``state_dict()`` of an environment or wrapper holds more than plain data and arrays.
         """
-        seeds = seeds_of_copies(sequence, self._envs.num_envs)
+        return self.reset_each(seeds_of_copies(sequence, self._envs.num_envs))
+
+    def reset_each(self, seeds: list[int]) -> Any:
+        """Reset each environment by its own seed; as :meth:`reset` else."""
         written_over, _ = self._envs.reset(seed=list(seeds))
         observation = copied(written_over)
         self._histories.begin(observation)

@@ -88,6 +88,11 @@ def name_of_wrapper(wrapper: Any) -> str:
     return str(getattr(wrapper, "__name__", wrapper))
 
 
+def class_of_wrapper(name: str) -> Any:
+    """Return the wrapper of the toolkit or of gymnasium of that name; None where there is none."""
+    return _OUR_WRAPPERS[name] if name in _OUR_WRAPPERS else getattr(gym.wrappers, name, None)
+
+
 def check_wrapper(wrapper: Any, owner: str) -> None:
     """Refuse wrappers that do not exist, or cannot be used.
 
@@ -96,7 +101,7 @@ def check_wrapper(wrapper: Any, owner: str) -> None:
     """
     name = wrapper if isinstance(wrapper, str) else wrapper[0] if is_named(wrapper) else None
     refuse_normalized_observations(wrapper if name is None else name, owner)
-    if name is not None and name not in _OUR_WRAPPERS and not hasattr(gym.wrappers, name):
+    if name is not None and class_of_wrapper(name) is None:
         raise ValueError(f"{owner}: wrappers: gymnasium.wrappers has no {name!r}")
     if name is None and not callable(wrapper):
         raise ValueError(f"{owner}: wrappers: {wrapper!r} is neither a name, a (name, arguments) pair nor a callable")
@@ -173,9 +178,8 @@ def _wrap(env: gym.Env[Any, Any], wrapper: Any) -> gym.Env[Any, Any]:
         made: gym.Env[Any, Any] = wrapper(env)
         return made
     name, arguments = wrapper
-    make: Any = _OUR_WRAPPERS[name] if name in _OUR_WRAPPERS else getattr(gym.wrappers, name)
     try:
-        wrapped: gym.Env[Any, Any] = make(env, **arguments)
+        wrapped: gym.Env[Any, Any] = class_of_wrapper(name)(env, **arguments)
     except gym.error.DependencyNotInstalled as error:
         raise _missing(f"the wrapper {name}", error) from error
     return wrapped

@@ -76,6 +76,17 @@ class Native(Vector):
         self._seeds = np.random.default_rng(later)
         return self._begin(seed >> 1)
 
+    def reset_each(self, seeds: list[int]) -> Any:
+        """Refuse seeds for each environment, which not every library takes.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            f"{self.name} steps many environments at once, which are seeded together; copies of a single environment "
+            f"(no vectorization_mode, no backend) take a seed each, such as those of Scheme(test_seed=...)"
+        )
+
     def step(self, actions: Any) -> VecStep:
         """Step every environment with actions (E, 1) or (E, *action), which are tensors if observations are.
 

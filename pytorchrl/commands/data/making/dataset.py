@@ -16,7 +16,7 @@ from pytorchrl.agent.envs.spaces import space_as_data
 from pytorchrl.commands.data.making.agent import EvaluatedPolicy, TrainedAgent, agent_of
 from pytorchrl.commands.data.making.recorder import Recorder, random_actions
 from pytorchrl.comparison.references import known_reference
-from pytorchrl.experiments import load_policy
+from pytorchrl.experiments.policies.trained_policy import read_policy
 from pytorchrl.experiments.recordings.demonstrations import episodes_of_actor
 from pytorchrl.scheme.evaluation import evaluate
 from pytorchrl.version import VERSION
@@ -141,7 +141,7 @@ class _Making:
 
     def _of_policy(self, name: Literal["medium", "expert"], transitions: int) -> Iterator[Episode]:
         policy = self._agent.expert() if name == "expert" else self._medium()
-        return self._recorded(name, lambda envs, seed: load_policy(policy.file).algorithm, transitions)
+        return self._recorded(name, lambda envs, seed: read_policy(policy.file).algorithm, transitions)
 
     def _recorded(self, name: str, actor: Callable[[VecEnv, int], Any], transitions: int) -> Iterator[Episode]:
         sequence = np.random.SeedSequence(self._agent.seed, spawn_key=(_STREAMS[name],))
@@ -172,7 +172,7 @@ class _Making:
             )
             with self._agent.envs() as envs:
                 if name == "expert":
-                    expert = load_policy(self._agent.expert().file).algorithm
+                    expert = read_policy(self._agent.expert().file).algorithm
                     value = evaluate(expert, envs, _EXPERT_EPISODES, seed).mean_return
                 else:
                     episodes = episodes_of_actor(random_actions(envs, seed), envs, seed)

@@ -250,6 +250,18 @@ def test_ids_of_other_packages_are_found_without_an_import_by_the_user(
     envs.close()
 
 
+@pytest.mark.parametrize("env", [Counter, "Mine-v0"], ids=["class", "id"])
+def test_composing_with_an_environment_of_ones_own_imports_no_other_package(
+    env: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(gym.registry, "Mine-v0", gym.envs.registration.EnvSpec("Mine-v0", entry_point=Counter))
+    (tmp_path / "gymnasium_robotics.py").write_text("raise AssertionError('it prints a notice when it is imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)  # put back as it was, afterwards
+    del sys.modules["gymnasium_robotics"]
+    prl.compose("DQN", env).close()
+
+
 def test_the_error_for_an_unknown_id_names_the_package_to_install() -> None:
     with pytest.raises(ValueError, match="gymnasium-robotics"):
         prl.VecEnv.create_factory("PointMaze_Nowhere-v3")
