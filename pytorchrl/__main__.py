@@ -24,10 +24,6 @@ _EXPECTED = (DependencyNotInstalled, ImportError, OSError, RuntimeError, ValueEr
 """Errors that the toolkit raises with a message for its user; others are faults, whose traceback is shown."""
 
 
-_OF_PACKAGES = {"site-packages", "dist-packages"}
-"""Names of folders in which Python installs packages, also those beside the ones of a virtual environment."""
-
-
 def main() -> None:
     """Run the command named on the command line; expected errors end it with a message and no traceback."""
     warnings.formatwarning = format_warning
@@ -111,11 +107,7 @@ def _is_of_user(filename: str) -> bool:
     if filename.startswith("<"):
         # Code that is no file's, such as that of a frozen module.
         return False
-    path = Path(filename).resolve()
-    if _OF_PACKAGES & set(path.parts):
-        # A virtual environment may also have the packages of the system.
-        return False
-    return not is_installed(filename) and not any(map(path.is_relative_to, _own_folders()))
+    return not is_installed(filename) and not any(map(Path(filename).resolve().is_relative_to, _own_folders()))
 
 
 @functools.cache

@@ -38,7 +38,7 @@ def train(arguments: Sequence[str]) -> None:
         end_with(described.parent_process)
     if described.preset is not None:
         tell(f"Preset: {described.preset}; --no-preset disables it.")
-        expected = expected_return(described.parts.algorithm.name, described.parts.env_name or "")
+        expected = expected_return(described.parts.algorithm.name, described.parts.env_name or "", described.changed)
         if expected is not None:
             tell(expected)
     for notice in described.notices:
@@ -48,6 +48,12 @@ def train(arguments: Sequence[str]) -> None:
     tell(described.parts)
     if described.data is not None:
         tell(described.data)
+    if described.is_dry:
+        parts = described.parts
+        tell(
+            f"{parts.steps:,} steps, seeds {', '.join(map(str, described.seeds))}, in {described.log_dir}: not trained"
+        )
+        return
     _train_all(described)
 
 
