@@ -20,7 +20,7 @@ from pytorchrl.terminal import format_warning, printable, tell
 from pytorchrl.version import VERSION
 
 _PROGRAM = "python -m pytorchrl"
-_EXPECTED = (DependencyNotInstalled, ImportError, OSError, RuntimeError, ValueError)
+_EXPECTED = (DependencyNotInstalled, ImportError, MemoryError, OSError, RuntimeError, ValueError)
 """Errors that the toolkit raises with a message for its user; others are faults, whose traceback is shown."""
 
 

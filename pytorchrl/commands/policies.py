@@ -43,6 +43,7 @@ def evaluate(
     episodes: int = 20,
     seed: int = 0,
     explore: bool = False,
+    epsilon: float = 0.0,
     data: str | None = None,
     select: str | None = None,
     fits: int = 10,
@@ -56,6 +57,8 @@ def evaluate(
         episodes: number of episodes.
         seed: of the first episode, for `env.reset(seed=...)`; each next episode has the next number.
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
+        epsilon: probability of a uniformly random action in place of the policy's, for discrete actions: 0.05 in games
+            of Atari by Mnih et al. (2015), 0.001 by van Hasselt et al. (2016) and later ones.
         data: a data set, from which the value of a run's greedy actions is estimated without an environment; run is
             then a run folder.
         select: its episodes: 'SelectEpisodes(best_share=0.1)'; those that the run held out, if it did, or all.
@@ -65,9 +68,13 @@ def evaluate(
     """
     check_counts(episodes=episodes, fits=fits, updates=updates)
     check_seed(seed)
+    if not 0 <= epsilon <= 1:
+        raise ValueError(f"--epsilon must lie in [0, 1], got {epsilon}")
     if data is not None:
         if explore:
             raise ValueError("--data evaluates the greedy actions, which load_policy takes; leave out --explore")
+        if epsilon:
+            raise ValueError("--data evaluates the greedy actions, without random ones; leave out --epsilon")
         import_modules(imports)
         evaluate_on_data(run, data, select, FitSettings(fits=fits, updates=updates), seed)
         return
@@ -75,7 +82,9 @@ def evaluate(
     with one_copy(envs_factory)() as envs:
         progress = (algorithm.steps, algorithm.target_steps) if explore else None
         evaluation_of = evaluate_together if is_native_factory(envs_factory) else evaluate_from_seeds
-        result = evaluation_of(algorithm, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
+        result = evaluation_of(
+            *(algorithm, envs, episodes, seed, MAX_EPISODE_STEPS), explore_at=progress, random_share=epsilon
+        )
     returns = result.returns
     tell(
         f"{counted(episodes, 'episode')}: mean return {np.mean(returns):.2f}, standard deviation "
@@ -202,4 +211,5 @@ def _references(config: Mapping[str, Any]) -> tuple[float, float] | None:
 
 def _tell(played: Played | None) -> None:
     if played is not None:
-        tell(f"An episode of {counted(played.length, 'step')}, return {played.episode_return:.2f}")
+        what = "The beginning of an episode" if played.is_cut else "An episode"
+        tell(f"{what}, {counted(played.length, 'step')}, return {played.episode_return:.2f}")

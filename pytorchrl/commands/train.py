@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
 
+from pytorchrl.agent.envs.games.atari_envs import described_preprocessing
 from pytorchrl.agent.global_generators import seed_process
 from pytorchrl.commands.composition.described_run import DescribedRun, described_run, make_callbacks, make_loggers
 from pytorchrl.commands.composition.parts import RunParts
@@ -44,7 +45,11 @@ def train(arguments: Sequence[str]) -> None:
     for notice in described.notices:
         tell(notice)
     if described.parts.is_preprocessed:
-        tell("Preprocessing: the usual one of Atari games (prl.atari_envs); --no-preprocessing leaves frames raw.")
+        assert described.parts.envs is not None
+        tell(
+            f"Preprocessing: the usual one of Atari games (prl.atari_envs): "
+            f"{described_preprocessing(described.parts.envs)}; --no-preprocessing leaves frames raw."
+        )
     tell(described.parts)
     if described.data is not None:
         tell(described.data)

@@ -7,6 +7,7 @@ from typing import Any
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
+from pytorchrl.agent.envs.games.atari_envs import lost_by_backend
 from pytorchrl.agent.other_names import SCHEME_NAMES
 from pytorchrl.commands.composition.description import KINDS, merge_descriptions
 from pytorchrl.commands.composition.parts import actor_for, make_parts, part_named, storage_class
@@ -112,6 +113,8 @@ def compose(
     sized = {**chosen, "storage": storage.hyper_parameters} if isinstance(storage, Factory) else chosen
     for sentence in told_of_copies(parts, preset, sized):
         tell(f"compose: {sentence}")
+    if not isinstance(env, Factory) and parts.envs is not None and (lost := lost_by_backend(parts.envs)) is not None:
+        tell(f"compose: {lost}")
     if "callbacks" in preset:
         named = ", ".join(text.partition("(")[0] for text in preset["callbacks"])
         tell(f"compose: a scheme has no callbacks; the preset {preset_name} has {named}, which Learner takes")

@@ -14,6 +14,7 @@ from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs import VecEnv
+from pytorchrl.agent.envs.games.atari_envs import lost_by_backend
 from pytorchrl.commands.composition.data_source import (
     DATA_SETTINGS,
     Data,
@@ -239,6 +240,8 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     parts = replace(parts, named={kind: preset.settings.get(kind, {}).keys() - {"name"} for kind in KINDS})
     changed = changed_settings(preset.settings, own) if preset.settings and data is None else []
     notices = [*preset.notices(own["env"]), *told_of_copies(parts, preset.settings, own)]
+    if parts.envs is not None and (lost := lost_by_backend(parts.envs)) is not None:
+        notices.append(lost)
     return DescribedRun(parts, preset.name, changed, notices, settings, data, given.parent_process, given.dry_run)
 
 

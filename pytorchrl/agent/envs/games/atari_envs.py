@@ -123,6 +123,43 @@ def _refuse_unknown(settings: Mapping[str, Any]) -> None:
         )
 
 
+def described_preprocessing(envs: Factory[VecEnv]) -> str:
+    """Return what the environments of :func:`atari_envs` do beside their wrappers, which name the rest."""
+    defaults = {name: one.default for name, one in inspect.signature(Atari).parameters.items()}
+    game = {**defaults, **(envs.hyper_parameters["env_kwargs"] or {})}
+    frames, noops, sticky = (game[name] for name in ("frame_skip", "noop_max", "repeat_action_probability"))
+    said = [f"an action is repeated for {frames} frames"]
+    said += [f"each of them is the last one again with probability {sticky:g}"] if sticky else []
+    said += [f"a game begins with 1 to {noops} frames without an action"] if noops else []
+    said += ["fire is pressed where a life begins"] if game["fire"] else []
+    return ", ".join(said)
+
+
+def lost_by_backend(envs: Factory[VecEnv]) -> str | None:
+    """Return what games that another library steps lack of the usual preprocessing of training; None for others."""
+    given = envs.hyper_parameters
+    backend, env = str(given.get("backend")), given.get("env")
+    settings = dict(given.get("env_kwargs") or {})
+    if backend not in _OF_BACKENDS or not (is_game(env) or is_game(f"ALE/{env}")):
+        return None
+    clipping, of_returns = _OF_BACKENDS[backend]
+    flags = {name: True for name in ("episodic_life", clipping) if not settings.get(name)}
+    if not flags:
+        return None
+    meanings = {"episodic_life": "the loss of a life ends no episode", clipping: "rewards are not clipped"}
+    return (
+        f"{'ALE' if backend == 'ale' else 'EnvPool'} preprocesses the games, by its own defaults: "
+        f"{' and '.join(meanings[name] for name in flags)}. env_kwargs={settings | flags} sets that{of_returns}."
+    )
+
+
+_OF_BACKENDS: Mapping[str, tuple[str, str]] = {
+    "ale": ("reward_clipping", "; returns are then of single lives, and of clipped rewards, in evaluations too"),
+    "envpool": ("reward_clip", "; returns are still those of whole games, with the games' own rewards"),
+}
+"""The setting that clips rewards, and what becomes of returns, by the library."""
+
+
 def whole_games(wrappers: Sequence[Any]) -> list[Any]:
     """Return wrappers without those with which training ends an episode with a life and clips rewards."""
     return [one for one in wrappers if name_of_wrapper(one) not in ("EpisodicLife", "ClipReward")]
