@@ -86,8 +86,9 @@ def evaluate(
             *(algorithm, envs, episodes, seed, MAX_EPISODE_STEPS), explore_at=progress, random_share=epsilon
         )
     returns = result.returns
+    acting = f", random actions with probability {epsilon:g}" if epsilon else ""
     tell(
-        f"{counted(episodes, 'episode')}: mean return {np.mean(returns):.2f}, standard deviation "
+        f"{counted(episodes, 'episode')}{acting}: mean return {np.mean(returns):.2f}, standard deviation "
         f"{np.std(returns):.2f}, median {np.median(returns):.2f}, from {min(returns):.2f} to {max(returns):.2f}; mean "
         f"length {np.mean(result.lengths):.1f}"
     )
