@@ -71,6 +71,20 @@ def _answer_run(_: type[Any], wrong: str, args: tuple[Any, ...], __: Mapping[str
     )
 
 
+def _answer_evaluate(_: type[Any], wrong: str, __: tuple[Any, ...], ___: Mapping[str, Any]) -> str:
+    """Return the message about a call of :meth:`Learner.evaluate`, which elsewhere takes a model and environments."""
+    return (
+        f"{wrong}; learner.evaluate(episodes=10) runs them in test_envs_factory of prl.Scheme, and "
+        f"prl.load_policy(log_dir).evaluate(env, episodes=10) in others"
+    )
+
+
+def _answer_log(_: type[Any], wrong: str, args: tuple[Any, ...], __: Mapping[str, Any]) -> str:
+    """Return the message about a call of :meth:`Learner.log`, which takes names and values as one dict."""
+    name = args[0] if args and isinstance(args[0], str) else "mine/number"
+    return f"{wrong}; write learner.log({{{name!r}: 1.0}})"
+
+
 class Learner(Answering, Closing):
     """Trains a scheme for a number of steps, logs metrics, and saves the run in a folder.
 
@@ -338,6 +352,7 @@ class Learner(Answering, Closing):
         """Whether the target is reached, and the updates, the evaluation and the callbacks that were due there made."""
         return self._loop.has_ended() and not self._loop.has_more_due
 
+    @answering_calls(_answer_evaluate)
     def evaluate(self, episodes: int | None = None) -> Evaluation:
         """Run test episodes now and return their results, which the run does not log.
 
@@ -366,6 +381,7 @@ class Learner(Answering, Closing):
         """Return the latest value of each metric, and "steps" and "seconds"."""
         return dict(self._measurements.latest)
 
+    @answering_calls(_answer_log, by_name=False)
     def log(self, metrics: Mapping[str, float]) -> None:
         """Log further metrics, in ``metrics.jsonl`` and all loggers of the run.
 
@@ -469,9 +485,8 @@ class Learner(Answering, Closing):
         __getattr__ = answer_missing
 
     def _next_commands(self) -> Mapping[str, str]:
-        factories = self.scheme.factories
-        modules, data = modules_of(factories, self._callbacks.all), data_sets_of(factories)
-        return next_commands(self.log_dir, modules, data, self.target_steps, needs_scheme=self._needs_scheme)
+        factories, needs_scheme = self.scheme.factories, self._needs_scheme
+        return next_commands(self.log_dir, factories, self._callbacks.all, self.target_steps, needs_scheme=needs_scheme)
 
     def _how_to_continue(self) -> str:
         return how_to_continue(

@@ -11,7 +11,7 @@ import tyro
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.agent.envs.vec_env import is_native_factory, one_copy
+from pytorchrl.agent.envs.vec_env import one_copy
 from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
 from pytorchrl.commands.value_on_data import evaluate_on_data
 from pytorchrl.comparison.references import known_reference
@@ -29,7 +29,6 @@ from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.logging.formats import counted
 from pytorchrl.logging.groups import environment
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, evaluate_from_seeds
-from pytorchrl.scheme.evaluation import evaluate as evaluate_together
 from pytorchrl.terminal import tell
 from storages.component.factory import Factory
 from storages.datasets import normalised
@@ -44,6 +43,7 @@ def evaluate(
     seed: int = 0,
     explore: bool = False,
     epsilon: float = 0.0,
+    best: bool = False,
     data: str | None = None,
     select: str | None = None,
     fits: int = 10,
@@ -59,6 +59,7 @@ def evaluate(
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
         epsilon: probability of a uniformly random action in place of the policy's, for discrete actions: 0.05 in games
             of Atari by Mnih et al. (2015), 0.001 by van Hasselt et al. (2016) and later ones.
+        best: take the weights of the run's best evaluation.
         data: a data set, from which the value of a run's greedy actions is estimated without an environment; run is
             then a run folder.
         select: its episodes: 'SelectEpisodes(best_share=0.1)'; those that the run held out, if it did, or all.
@@ -75,14 +76,15 @@ def evaluate(
             raise ValueError("--data evaluates the greedy actions, which load_policy takes; leave out --explore")
         if epsilon:
             raise ValueError("--data evaluates the greedy actions, without random ones; leave out --epsilon")
+        if best:
+            raise ValueError("--data evaluates the policy of the last checkpoint; leave out --best")
         import_modules(imports)
         evaluate_on_data(run, data, select, FitSettings(fits=fits, updates=updates), seed)
         return
-    algorithm, envs_factory, config = policy_of(run, imports)
+    algorithm, envs_factory, config = policy_of(policy_file(run, best), imports)
     with one_copy(envs_factory)() as envs:
         progress = (algorithm.steps, algorithm.target_steps) if explore else None
-        evaluation_of = evaluate_together if is_native_factory(envs_factory) else evaluate_from_seeds
-        result = evaluation_of(
+        result = evaluate_from_seeds(
             *(algorithm, envs, episodes, seed, MAX_EPISODE_STEPS), explore_at=progress, random_share=epsilon
         )
     returns = result.returns
@@ -103,6 +105,7 @@ def watch(
     episodes: int = 3,
     seed: int = 0,
     explore: bool = False,
+    best: bool = False,
     imports: Imports = (),
 ) -> None:
     """Watch the policy of a run's last checkpoint, in a window or in a video.
@@ -113,14 +116,15 @@ def watch(
         episodes: number of episodes.
         seed: of the environment.
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
+        best: take the weights of the run's best evaluation.
         imports: modules to import first.
     """
     check_counts(episodes=episodes)
     check_seed(seed)
     if output is not None:
-        record(run, output, episodes, seed=seed, explore=explore, imports=imports)
+        record(run, output, episodes, seed=seed, explore=explore, best=best, imports=imports)
         return
-    algorithm, envs, _ = policy_of(run, imports)
+    algorithm, envs, _ = policy_of(policy_file(run, best), imports)
     refuse_without_rendering(envs, run)
     if sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
         raise RuntimeError(f"there is no display to open a window on; write a video instead: play {run} -o video.mp4")
@@ -140,6 +144,7 @@ def record(
     longest: int = 1_000,
     seed: int = 0,
     explore: bool = False,
+    best: bool = False,
     imports: Imports = (),
 ) -> None:
     """Film the policy of a run's last checkpoint.
@@ -151,12 +156,13 @@ def record(
         longest: largest number of steps that are filmed of an episode.
         seed: of the environment.
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
+        best: take the weights of the run's best evaluation.
         imports: modules to import first.
     """
     check_counts(episodes=episodes, longest=longest)
     check_seed(seed)
     refuse_missing_encoder(output.suffix, output)
-    algorithm, envs, _ = policy_of(run, imports)
+    algorithm, envs, _ = policy_of(policy_file(run, best), imports)
     refuse_without_rendering(envs, run)
     for played in film(output, algorithm, envs, episodes, longest, np.random.SeedSequence(seed), explore=explore):
         _tell(played)
@@ -164,20 +170,45 @@ def record(
 
 
 def export(
-    run: Run, output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("policy.onnx"), imports: Imports = ()
+    run: Run,
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("policy.onnx"),
+    best: bool = False,
+    imports: Imports = (),
 ) -> None:
     """Write the network that acts, for use without this toolkit.
 
     Args:
         run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
         output: ends in .onnx, in .pt2 for torch.export.load, or in .ts for torch.jit.load and C++.
+        best: take the weights of the run's best evaluation.
         imports: modules to import first.
     """
     import_modules(imports)
-    policy = read_policy(run)
+    policy = read_policy(policy_file(run, best))
     tell(policy.export(output))
     if policy.action_wrappers:
         tell(f"Warning: {warning_of(policy.action_wrappers, policy.action_space)}")
+
+
+def policy_file(run: Path, best: bool) -> Path:
+    """Return what to load a policy from: the run or file itself, or the file of a run's best weights.
+
+    Raises:
+        ValueError: the best weights of what is no run folder are asked for, or the run has none.
+    """
+    if not best:
+        return run
+    folder = RunFolder(find_policy(run))
+    if not folder.path.is_dir():
+        raise ValueError(
+            f"--best takes the weights of a run's best evaluation, and {run} is no run folder; leave it out"
+        )
+    if not folder.best_weights_file.exists():
+        raise ValueError(
+            f"{run} has no {folder.best_weights_file.name}, which the first evaluation saves: test_every of the "
+            f"algorithm sets when; without --best, the last checkpoint is taken"
+        )
+    return folder.best_weights_file
 
 
 def policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv], Mapping[str, Any]]:

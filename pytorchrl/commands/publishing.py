@@ -10,7 +10,7 @@ import tyro
 import yaml
 
 from pytorchrl.agent.envs.vec_env import one_copy
-from pytorchrl.commands.policies import policy_of
+from pytorchrl.commands.policies import policy_file, policy_of
 from pytorchrl.commands.shared import Imports, Run, check_counts
 from pytorchrl.experiments.policies.published_policies import (
     POLICY_FILE,
@@ -20,7 +20,6 @@ from pytorchrl.experiments.policies.published_policies import (
     repository_named,
 )
 from pytorchrl.experiments.runs import checkpoint
-from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging.groups import environment
 from pytorchrl.scheme.evaluation import Evaluation, evaluate
 from pytorchrl.terminal import tell
@@ -47,7 +46,7 @@ def push(
     """
     check_counts(episodes=episodes)
     package, name = hub(), repository_named(repository)
-    path = RunFolder(run).best_weights_file if best else find_policy(run)
+    path = policy_file(run, best) if best else find_policy(run)
     algorithm, envs_factory, _ = policy_of(path, imports)
     state = policy_state(path)
     with one_copy(envs_factory)() as envs:

@@ -9,7 +9,9 @@ from pytorchrl.commands.shared import Run
 from pytorchrl.comparison.tables import Table, print_table
 from pytorchrl.logging import read_metrics
 from pytorchrl.logging.curves import read_config, read_run
+from pytorchrl.logging.formats import counted
 from pytorchrl.logging.groups import environment
+from pytorchrl.logging.run_search import is_backup
 from pytorchrl.logging.tables.evaluation_table import COLUMNS, as_csv, as_markdown, evaluations_of, texts_of
 from pytorchrl.run_files import RunFiles
 from pytorchrl.terminal import on_one_line, tell
@@ -22,6 +24,8 @@ _RUNS = Path("runs")
 def ls(path: tyro.conf.Positional[Path] = _RUNS) -> None:
     """List the runs in a folder and all folders below it, with the mean returns of training and evaluation.
 
+    Runs that others replaced, in folders RUN.backup-NUMBER, are only counted, unless path is such a folder or in one.
+
     Args:
         path: where to look.
     """
@@ -29,6 +33,10 @@ def ls(path: tyro.conf.Positional[Path] = _RUNS) -> None:
         what = "is no folder" if path.exists() else "does not exist"
         raise ValueError(f"{path} {what}; ls lists the runs in a folder: name one, or none for {_RUNS}")
     folders = sorted(file.parent for file in path.glob(f"**/{RunFiles(path).config_file.name}") if _is_run(file.parent))
+    replaced = [folder for folder in folders if is_backup(folder.relative_to(path))]
+    folders = [folder for folder in folders if folder not in replaced]
+    if replaced:
+        tell(f"Left out: {counted(len(replaced), 'run')} that others replaced, in folders such as {replaced[0]}")
     if not folders:
         tell(f"There is no run in {path}.")
         return

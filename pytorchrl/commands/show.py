@@ -13,11 +13,12 @@ from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import class_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
+from pytorchrl.logging.formats import text_of_callable
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import tell
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Component
-from storages.component.setting import plain
+from storages.component.setting import is_callable, plain
 
 _LAST = 10
 """Evaluations over which a mean is shown."""
@@ -47,8 +48,8 @@ def show(run: Run, diff: bool = False) -> None:
 
 def shown(value: Any) -> str:
     """Format a value of a configuration as Python source; a part without the arguments that are defaults."""
-    if isinstance(value, Mapping) and set(value) == {"callable"}:
-        return str(value["callable"])
+    if is_callable(value):
+        return text_of_callable(value, shown)
     if isinstance(value, Mapping) and {"name", "hyper_parameters"} <= set(value):
         given = value["hyper_parameters"]
         defaults = _defaults(str(value["name"]))

@@ -1,5 +1,6 @@
 """Compare groups of runs over several seeds."""
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from pytorchrl.comparison.notes import notes_of
 from pytorchrl.comparison.references import Reference, check_references, reference_of
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import RunScores, ScoreName, common_metric, scores_of
-from pytorchrl.logging.bootstrap import Floats, estimate, value_of
+from pytorchrl.logging.bootstrap import Estimate, Floats, estimate, value_of
 from pytorchrl.logging.curves import Run
 from pytorchrl.logging.groups import Group, composition_of
 from pytorchrl.logging.run_search import read_groups
@@ -143,11 +144,19 @@ def _result(name: str, environment: str, runs: Mapping[str, Sequence[RunScores]]
         environment=environment,
         runs=tuple(run for of_env in runs.values() for run in of_env),
         scores=scores,
-        iqm=estimate(strata),
+        iqm=_with_width(estimate(strata)),
         mean=value_of(strata, "mean"),
         median=value_of(strata, "median"),
         **means,
     )
+
+
+def _with_width(of_scores: Estimate) -> Estimate:
+    """Return an estimate without its interval where that has no width.
+
+    Equal scores of a few seeds do not show that those of others would be equal, too.
+    """
+    return replace(of_scores, low=math.nan, high=math.nan) if of_scores.low == of_scores.high else of_scores
 
 
 def _scores(runs: Sequence[RunScores], name: str) -> Floats:

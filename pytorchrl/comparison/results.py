@@ -22,7 +22,7 @@ class GroupResult:
     scores: Mapping[str, Floats]
     """The scores that the statistics are computed from, by environment; of shape (runs,)."""
     iqm: Estimate
-    """Interquartile mean."""
+    """Interquartile mean; its interval is NaN for a single seed, and where all seeds score the same."""
     mean: float
     median: float
     final: float

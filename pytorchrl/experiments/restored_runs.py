@@ -18,7 +18,7 @@ from pytorchrl.experiments.runs.composition import (
     made_of,
     made_scheme,
 )
-from pytorchrl.experiments.runs.continuation import classes_of_the_script, modules_of
+from pytorchrl.experiments.runs.continuation import classes_of_the_script, modules_that_can_be_imported
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.logging import Logger
@@ -260,7 +260,7 @@ def parts_of(scheme: Scheme, callbacks: Callbacks) -> dict[str, Any]:
     return {
         "callbacks": [callback.config for callback in callbacks.all],
         "own_classes": classes_of_the_script([*scheme.factories, *callbacks.all]),
-        "imports": modules_of(scheme.factories, callbacks.all) or [],
+        "imports": modules_that_can_be_imported(scheme.factories, callbacks.all),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pytorchrl.experiments.callbacks import is_due
 from pytorchrl.experiments.restored_runs import positive
 from pytorchrl.experiments.runs import checkpoint, storage_owner, storage_paths
-from pytorchrl.experiments.runs.continuation import modules_of
+from pytorchrl.experiments.runs.continuation import modules_that_can_be_imported
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.scheme.scheme import Scheme
@@ -86,7 +86,7 @@ class RunSaver:
         path.parent.mkdir(parents=True, exist_ok=True)
         scheme = self._scheme
         weights = scheme.algorithm.get_weights()
-        config = scheme.config | {"imports": modules_of(scheme.factories) or []}
+        config = scheme.config | {"imports": modules_that_can_be_imported(scheme.factories)}
         checkpoint.save(path, {"config": config, "steps": scheme.steps, **numbers, "weights": weights})
 
     def save_after(

@@ -26,7 +26,7 @@ _MOST_VALUES_AT_ONCE = 1 << 21
 
 @dataclass(frozen=True)
 class Estimate:
-    """A statistic with its 95% interval, which is NaN where there are too few runs for one, or all score the same."""
+    """A statistic with its 95% interval, which is NaN where there are too few runs for one."""
 
     value: float
     low: float
@@ -60,8 +60,7 @@ def estimate(strata: Sequence[NDArray[Any]], statistic: StatisticName = "iqm") -
 
     Environments count alike, however many runs they have, as in performance profiles and probabilities of improvement.
     Runs are resampled with replacement within each stratum (section 4.1 of the paper); the interval lies between the
-    percentiles 2.5 and 97.5. Where all resamples are alike there is none: equal scores of a few runs do not show that
-    those of others would be equal, too.
+    percentiles 2.5 and 97.5.
 
     Args:
         strata: the scores of each environment, of shape (runs,).
@@ -72,8 +71,7 @@ def estimate(strata: Sequence[NDArray[Any]], statistic: StatisticName = "iqm") -
         return Estimate(value, math.nan, math.nan)
     generator = np.random.default_rng(SEED)
     drawn = np.concatenate([resampled(scores, generator) for scores in strata], axis=1)  # (resamples, scores)
-    low, high = interval(_over(strata, drawn, statistic))
-    return Estimate(value, low, high) if low != high else Estimate(value, math.nan, math.nan)
+    return Estimate(value, *interval(_over(strata, drawn, statistic)))
 
 
 def value_of(strata: Sequence[NDArray[Any]], statistic: StatisticName) -> float:

@@ -1,7 +1,9 @@
 """Parts of configurations and numbers of things as texts."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from storages.component.setting import is_callable
 
 _KIBI = 1024
 
@@ -12,12 +14,25 @@ def as_written(config: Any) -> str:
         return f"[{', '.join(map(as_written, config))}]"
     if not isinstance(config, Mapping):
         return repr(config) if not isinstance(config, str) else config
-    if set(config) == {"callable"}:
-        return str(config["callable"])
+    if is_callable(config):
+        return text_of_callable(config, as_written)
     if set(config) != {"name", "hyper_parameters"}:
         return "{" + ", ".join(f"{key}: {as_written(value)}" for key, value in config.items()) + "}"
     arguments = ", ".join(f"{key}={as_written(value)}" for key, value in config["hyper_parameters"].items())
     return f"{config['name']}({arguments})"
+
+
+def text_of_callable(config: Mapping[str, Any], text: Callable[[Any], str]) -> str:
+    """Format a class or function of a configuration, or a ``functools.partial`` of one, as in Python.
+
+    Args:
+        config: its description.
+        text: formats a value of a configuration.
+    """
+    if "arguments" not in config:
+        return str(config["callable"])
+    arguments = "".join(f", {name}={text(value)}" for name, value in config["arguments"].items())
+    return f"functools.partial({config['callable']}{arguments})"
 
 
 def counted(number: int, thing: str) -> str:

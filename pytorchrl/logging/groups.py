@@ -63,6 +63,8 @@ def environment(config: Mapping[str, Any]) -> str:
     env = envs.get("env") or ""
     name = str(env.get("callable", "") if isinstance(env, Mapping) else env)
     arguments = envs.get("env_kwargs")
+    if isinstance(env, Mapping) and isinstance(bound := env.get("arguments"), Mapping):
+        arguments = bound if not isinstance(arguments, Mapping) else {**bound, **arguments}
     if name == _ATARI and isinstance(arguments, Mapping) and isinstance(game := arguments.get("game"), str):
         # As the ids that name the game, for which reference returns are known.
         name = f"ALE/{''.join(word.capitalize() for word in game.split('_'))}"

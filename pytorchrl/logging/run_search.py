@@ -91,6 +91,11 @@ def read_groups(
     return groups, [line for _, lines in read.values() for line in lines]
 
 
+def is_backup(folder: Path) -> bool:
+    """Whether a folder is one that an overwritten run was moved to, or lies in one."""
+    return any(_BACKUP.search(part) for part in folder.parts)
+
+
 def refuse_without(run: Run, metric: str | None) -> None:
     """Raise an error for a run that has not measured a metric; see :func:`read_runs`.
 

@@ -132,10 +132,18 @@ def check_rewards(
         )
 
 
-def check_test_spaces(actor: Actor, envs: VecEnv) -> None:
+def check_test_spaces(
+    actor: Actor, envs: VecEnv, *, owner: str = "Scheme", given: str = "the environments of test_envs_factory"
+) -> None:
     """Check that test environments have the observations and actions of the training environments.
 
     Bounds of observations may differ; those of actions are what the policy's outputs are scaled or clipped to.
+
+    Args:
+        actor: has the spaces of training.
+        envs: the test environments.
+        owner: of the argument, for the message.
+        given: names the test environments in the message.
 
     Raises:
         CompositionError: their shapes, dtypes or numbers differ, or the bounds of actions; the environments are closed.
@@ -148,8 +156,8 @@ def check_test_spaces(actor: Actor, envs: VecEnv) -> None:
         if _layout(trained) != _layout(tested) or (name == "action" and have_other_bounds(trained, tested)):
             envs.close()
             raise CompositionError(
-                f"Scheme: the policy has the {name} space {trained}, but the environments of test_envs_factory have "
-                f"{tested}; give it environments of the same spaces"
+                f"{owner}: the policy has the {name} space {trained}, but {given} have {tested}; give it environments "
+                f"of the same spaces"
             )
 
 

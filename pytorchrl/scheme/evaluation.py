@@ -256,12 +256,17 @@ def evaluate_from_seeds(
     """As :func:`evaluate`, with episodes of known seeds: number i begins with ``env.reset(seed=first_seed + i)``.
 
     They are the same at each call, as far as the environment draws all from ``np_random``. With E environments, E
-    episodes are played at a time.
+    episodes are played at a time. A native vector environment, which is seeded as a whole, gets the first seed alone.
 
     Raises:
         EvaluationStoppedError: ``stopped`` returned true.
-        ValueError: the environments cannot be seeded one by one.
     """
+    if getattr(envs, "is_native", False):  # a class of a user's may have its own build
+        return evaluate(
+            *(algorithm, envs, episodes, first_seed, max_episode_steps, stopped),
+            explore_at=explore_at,
+            random_share=random_share,
+        )
     num_envs, parts = envs.num_envs, list[Evaluation]()
     for begun in range(0, episodes, num_envs):
         count = min(num_envs, episodes - begun)

@@ -30,7 +30,7 @@ def way_out(given: Any, role: type[Component], algorithm: Any) -> str:
     """
     cls = given if isinstance(given, type) else type(given)
     if isinstance(given, Factory):
-        return f", which is a {given.cls.role or 'factory'}; write {_example(role, algorithm, None)}"
+        return f", which is one for {given.cls.role or 'another part'}; write {_example(role, algorithm, None)}"
     if not issubclass(cls, role):
         return f"; write {_example(role, algorithm, given)}"
     package = "prl." if cls.__module__.startswith(("pytorchrl.", "storages.")) else ""

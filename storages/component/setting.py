@@ -1,6 +1,8 @@
 """Structured values of hyper-parameters, and their JSON-serialisable form."""
 
 import dataclasses
+import functools
+import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -61,7 +63,9 @@ class Setting(Configured):
             )
         if "__dataclass_fields__" in vars(owner):
             fields = [field.name for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
-            if unknown := [name for name in given if name not in fields]:
+            unknown = [name for name in given if name not in fields]
+            # A decorated callback may have an __init__ of its own, with other arguments.
+            if unknown and not _takes(vars(owner)["__init__"], unknown):
                 raise TypeError(unknown_names(cls.__name__, "argument", unknown, fields, cls.other_names))
         return made
 
@@ -81,8 +85,18 @@ class Setting(Configured):
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
 
+def _takes(function: Callable[..., Any], names: list[str]) -> bool:
+    parameters = inspect.signature(function).parameters
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    return takes_all or parameters.keys() >= set(names)
+
+
 def plain(value: Any) -> Any:
-    """Return a hyper-parameter as JSON-serialisable data; of a function, only its name."""
+    """Return a hyper-parameter as JSON-serialisable data.
+
+    Of a class or function, that is its name; of a ``functools.partial`` of one, whose arguments are keywords and plain
+    values, also these.
+    """
     if isinstance(value, Configured):
         return value.config
     if isinstance(value, np.generic):
@@ -93,7 +107,27 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, functools.partial) and _is_named(value.func) and not value.args and _is_plain(value.keywords):
+        return {"callable": text_of(value.func), "arguments": plain(value.keywords)}
     return {"callable": text_of(value)}
+
+
+def is_callable(data: Any) -> bool:
+    """Whether plain data describes a class or function, or a ``functools.partial`` of one."""
+    return isinstance(data, Mapping) and set(data) in ({"callable"}, {"callable", "arguments"})
+
+
+def _is_named(function: Any) -> bool:
+    return getattr(function, "__qualname__", None) == getattr(function, "__name__", "")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is its own plain data, but for tuples, which become lists."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def text_of(value: Any) -> str:

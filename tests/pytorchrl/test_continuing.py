@@ -1,5 +1,6 @@
 """A stopped run prints a command or lines of a script that do continue it."""
 
+import functools
 import json
 import os
 import re
@@ -87,7 +88,7 @@ class ReplayBuffer(prl.ReplayBuffer):
 gymnasium.register("Mine-v0", entry_point=Mine)
 envs = {
     "Mine": (Mine,),
-    "functools.partial(<function make>, length=4)": (functools.partial(make, length=4),),
+    "make": (functools.partial(make, length=4),),
     "<__main__.Makes object>": (Makes(),),
     "a lambda, the environment Mine-v0": ("Mine-v0", 1, {"wrappers": [lambda env: env]}),
     "ReplayBuffer, the environment Mine-v0": ("Mine-v0",),
@@ -103,7 +104,7 @@ learner.run()
 """
 OWN_PARTS = [
     "Mine",
-    "functools.partial(<function make>, length=4)",
+    "make",
     "<__main__.Makes object>",
     "a lambda, the environment Mine-v0",
     "ReplayBuffer, the environment Mine-v0",
@@ -179,6 +180,7 @@ def test_a_composition_of_the_toolkits_parts_is_continued_by_the_command() -> No
         {"algorithm": OwnDQN.create_factory()},
         {"storage": prl.PERBuffer.create_factory(size=10, alpha=OwnSchedule(0.1, 0.2))},
         {"envs": prl.VecEnv.create_factory("CartPole-v1", wrappers=[Own, "FlattenObservation"])},
+        {"envs": prl.VecEnv.create_factory("CartPole-v1", wrappers=[functools.partial(Own)])},
     ],
 )
 def test_a_part_of_a_module_is_continued_by_the_command_that_imports_the_module(part: dict[str, Any]) -> None:
@@ -191,6 +193,7 @@ def test_parts_that_the_command_cannot_create_are_named() -> None:
 
     for named, env, wrappers in (
         ("Inside", Inside, []),
+        (f"functools.partial({Counter!r}, 4)", functools.partial(Counter, 4), []),
         ("the wrapper RecordVideo", "CartPole-v1", [("RecordVideo", {"video_folder": "videos"})]),
     ):
         envs = prl.VecEnv.create_factory(env, wrappers=wrappers)

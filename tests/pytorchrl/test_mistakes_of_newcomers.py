@@ -88,6 +88,10 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "made.algo_factory(ENV)": ("PPO is not called", PPO),
     "made.algo_factory.learn(1_000)": ("'learn'", "prl.Learner(prl.compose("),
     "made.algo_factory.gamma": ("'gamma'", "factory.hyper_parameters['gamma']"),
+    "prl.SAC.create_factory(update_every=(1, 'episode'))": ("(1, 'episode')", "update_plan", "prl.EveryEpisodes(1)"),
+    "prl.SAC.create_factory(update_every=prl.EveryEpisodes(1))": ("update_plan returns prl.EveryEpisodes(1)",),
+    "prl.SAC.create_factory(num_mini_batch=-1)": ("got -1", "num_mini_batch equals update_every"),
+    "prl.SAC.create_factory(train_freq=(1, 'episode'))": ("update_plan of a subclass counts episodes",),
     # Learners.
     "prl.Learner()": ("Learner", "'scheme'", PPO),
     "prl.Learner(total_timesteps=1_000)": ("'total_timesteps'", "target_steps"),
@@ -95,6 +99,10 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "prl.Learner(made.scheme, 10, 'run', verbose=1)": ("'verbose'", "learner.run(progress=False)"),
     "prl.Learner(made.scheme, 10, 'run', eval_freq=5)": ("'eval_freq'", "test_every of the algorithm"),
     "prl.Learner(made.scheme, 10, 'run', callback=[])": ("'callback'", "callbacks"),
+    "prl.Learner(made.scheme, 10, 'run', callbacks=[lambda a, b: True])": ("callbacks[0]", "one argument, the learner"),
+    "made.learner.device": ("learner.scheme.device",),
+    "made.learner.action_space": ("learner.scheme.envs",),
+    "prl.compose('PPO', 'CartPole-v1', learning_rate=lambda left: left)": ('{"name": "PPO", "lr": ...}',),
     "prl.Learner(made.scheme, 10, 'run', seed=0)": ("'seed'", "seed of prl.Scheme"),
     "prl.Learner(made.scheme)": ("'target_steps'", RUN),
     "prl.Learner(made.scheme, target_steps=10)": ("'log_dir'", RUN),
@@ -116,7 +124,26 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "made.learner.run(total_timesteps=10)": ("Learner.run", "'total_timesteps'", "target_steps of prl.Learner"),
     "made.learner.run(callback=None)": ("Learner.run", "'callback'", "callbacks of prl.Learner"),
     "made.learner.run(100)": ("Learner.run", "target_steps of prl.Learner", "run(checkpoint_every=100)"),
+    "made.learner.evaluate(n_eval_episodes=3)": ("Learner.evaluate", "'n_eval_episodes'", "here it is episodes"),
+    "made.learner.evaluate(ENV, 3)": ("learner.evaluate(episodes=10)", "prl.load_policy(log_dir).evaluate(env,"),
+    "made.learner.log('loss', 1.0)": ("learner.log({'loss': 1.0})",),
+    "made.learner.record('loss', 1.0)": ("'record'", 'learner.log({"mine/number": 1.0})'),
+    "made.learner.logger.record": ("'logger'", 'learner.log({"mine/number": 1.0})'),
+    "made.learner.num_timesteps": ("learner.scheme.steps",),
+    "made.learner.get_parameters()": ("learner.scheme.algorithm.get_weights()",),
+    "made.learner.set_parameters({})": ("learner.scheme.algorithm.set_weights(weights)", "prl.start_from(scheme,"),
+    "made.learner.save_replay_buffer('b.pkl')": ("learner.save_checkpoint()", "prl.Learner.resume(log_dir)"),
+    "made.learner.get_vec_normalize_env()": ("normalize_observations=True", "normalize_rewards of prl.Scheme"),
+    # Callbacks.
+    "prl.StopAtReturn(reward_threshold=200)": ("StopAtReturn: unknown argument", "here it is mean_return"),
+    "prl.StopAfter(max_episodes=200)": ("StopAfter: unknown argument", "here it is episodes"),
+    "prl.RecordVideos(video_folder='videos')": ("RecordVideos: unknown argument", "a folder of the run folder"),
+    "prl.EvaluateIn(made.envs_factory, 'more', evry=9)": ("EvaluateIn: unknown argument", "did you mean 'every'?"),
+    "Verbose(0)": ("super().__init__() of a callback takes no arguments, such as verbose", "@dataclass"),
     # Schemes.
+    "made.scheme.num_timesteps": ("scheme.steps",),
+    "prl.Scheme(*FACTORIES.values(), norm_obs=True)": ("normalize_observations=True of the actor",),
+    "prl.Scheme(*FACTORIES.values(), norm_reward=True)": ('normalize_rewards="returns"',),
     "made.scheme.learn(1_000)": ("'learn'", RUN),
     "made.scheme.train()": ("'train'", RUN),
     "made.scheme.run()": ("'run'", RUN),
@@ -145,7 +172,18 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "prl.compose('PPO', 'CartPole-v1', total_timesteps=4)": ("total_timesteps", "target_steps of prl.Learner"),
     "prl.compose('PPO', 'CartPole-v1', lr=1e-3)": ('prl.compose({"name": "PPO", "lr": 0.001}, "CartPole-v1")',),
     "prl.compose('SAC', 'Pendulum-v1', hidden_sizes=(8,))": ('actor={"hidden_sizes": (8,)}',),
-    "prl.compose('SAC', 'Pendulum-v1', net_arch=[8])": ("actor=prl.OffPolicyActor.create_factory(hidden_sizes=",),
+    "prl.compose('SAC', 'Pendulum-v1', net_arch=[8])": ('"Pendulum-v1", actor={"hidden_sizes": ...})',),
+    "prl.compose('PPO', 'MlpPolicy', ENV)": ("'MlpPolicy'", 'prl.compose("PPO", "CartPole-v1", actor={"hidden_sizes"'),
+    "prl.compose('PPO', 'CartPole-v1', policy='MlpPolicy')": ('actor={"hidden_sizes": (64, 64)}',),
+    "prl.compose('PPO', 'CartPole-v1', n_steps=128)": ("size of the storage", ', storage={"size": ...})'),
+    "prl.compose('PPO', 'CartPole-v1', net_arch=[8])": ('"CartPole-v1", actor={"hidden_sizes": ...})',),
+    "prl.compose('PPO', 'CartPole-v1', clip_range=0.2)": ('prl.compose({"name": "PPO", "clip_param": 0.2}, "CartP',),
+    "prl.compose('SAC', 'Pendulum-v1', tau=0.005)": ("polyak, which is 1 - tau", '{"name": "SAC", "polyak": ...}'),
+    "prl.compose('SAC', 'Pendulum-v1', ent_coef='auto')": ("initial_alpha", '{"name": "SAC", "initial_alpha": ...}'),
+    "prl.compose('DQN', 'CartPole-v1', replay_buffer_class='HER')": ('storage="PER", "HER" or another',),
+    "prl.compose('DQN', 'CartPole-v1', storage_factory=FACTORIES)": ("storage_factory", 'storage="PER", "HER"'),
+    "prl.OffPolicyActor.create_factory(features_extractor_kwargs={})": ("functools.partial(MyExtractor, width=64)",),
+    "prl.OffPolicyActor.create_factory(optimizer_class='Adam')": ("optimizer of the algorithm", "prl.Adam(eps=1e-5)"),
     "prl.OffPolicyActor.create_factory(net_arch=dict(pi=[8], qf=[8]))": ('per_network={"policy": {"hidden_sizes"',),
     "prl.PPO.create_factory(vf_coef=0.5)": ("value_loss_coef, twice vf_coef of stable-baselines3",),
     "prl.compose('PPO', ENV)": ("an instance", "'CartPole-v1'"),
@@ -190,12 +228,20 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "made.envs_factory.reset()": ("'reset'", "factory()"),
     "made.envs_factory.observation_space": ("'observation_space'", 'prl.VecEnv("CartPole-v1", num_envs=8)'),
     # The package.
-    "prl.evaluate_policy(made.policy, ENV)": ("'evaluate_policy'", "learner.evaluate(episodes=10)"),
+    "prl.evaluate_policy(made.policy, ENV)": ("learner.evaluate(episodes=10)", ".evaluate(episodes=10) of a"),
+    "prl.CheckpointCallback": ("keep_checkpoints of prl.Learner", "prl.SavePolicies(every=10_000)"),
     "prl.load('run')": ("'load'", "prl.load_policy(log_dir)"),
     "prl.train()": ("'train'", "prl.Learner("),
     "prl.set_seed(0)": ("'set_seed'", 'prl.compose("PPO", "CartPole-v1", seed=0)'),
 }
 """Mistakes as code, and what the error says."""
+
+
+class Verbose(prl.Callback):
+    """As in stable-baselines3."""
+
+    def __init__(self, verbose: int) -> None:
+        super().__init__(verbose)
 
 
 def scheme_of(made: SimpleNamespace, **others: Any) -> prl.Scheme:
@@ -291,6 +337,7 @@ PLACES: Mapping[str, Callable[..., Any]] = {
     "prl.VecEnv.create_factory": prl.VecEnv.create_factory,
     "the algorithm": prl.SAC.create_factory,
     "the storage": prl.ReplayBuffer.create_factory,
+    "the actor": prl.OffPolicyActor.create_factory,
 }
 
 

@@ -35,6 +35,23 @@ class OffPolicyAlgorithm(Algorithm):
     num_mini_batch: Count = 1
     mini_batch_size: Count = 256
 
+    @classmethod
+    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
+        """Refuse frequencies of other libraries: a pair with a unit, a plan, and -1 for as many as transitions."""
+        super().check_arguments(arguments)
+        every = arguments.get("update_every")
+        if isinstance(every, list | tuple | UpdatePlan):
+            raise ValueError(
+                f"{cls.__name__}: update_every must be a number of environment transitions, got {every!r}; phases "
+                f"after episodes are those of a subclass whose update_plan returns prl.EveryEpisodes(1) "
+                f"(docs/parts/updates.md), and update_every=1 makes an update after each transition"
+            )
+        if arguments.get("num_mini_batch") == -1:
+            raise ValueError(
+                f"{cls.__name__}: num_mini_batch must be at least 1, got -1; as many updates as transitions are made "
+                f"where num_mini_batch equals update_every, such as 1 and 1, the defaults of most algorithms"
+            )
+
     def make_explorer(self) -> Explorer:
         """Return uniform actions, or those of ``burn_in_explorer``, until the first update, then the explorer."""
         explorer = self.default_explorer() if self.explorer is None else self.explorer

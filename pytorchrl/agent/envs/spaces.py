@@ -162,7 +162,8 @@ def space_from_data(data: Mapping[str, Any]) -> gym.Space[Any]:
         case "MultiBinary":
             return spaces.MultiBinary(data["n"])
         case "Dict":
-            return spaces.Dict({name: space_from_data(part) for name, part in data["subspaces"].items()})
+            # Pairs, which gymnasium does not sort as it does a dict: networks read parts in the order of the space.
+            return spaces.Dict([(name, space_from_data(part)) for name, part in data["subspaces"].items()])
         case _:
             raise UnsupportedSpaceError(f"unknown type of space: {dict(data)}")
 

@@ -1,6 +1,12 @@
 """Names that other libraries use for hyper-parameters, arguments and methods."""
 
-from pytorchrl.agent.other_names.arguments import ENVIRONMENT_NAMES, LEARNER_NAMES, SCHEME_NAMES
+from pytorchrl.agent.other_names.arguments import (
+    CALLBACK_NAMES,
+    ENVIRONMENT_NAMES,
+    LEARNER_NAMES,
+    OF_PARTS,
+    SCHEME_NAMES,
+)
 from pytorchrl.agent.other_names.hyper_parameters import ACTOR_NAMES, ALGORITHM_NAMES
 from pytorchrl.agent.other_names.of_objects import (
     ACTOR_METHODS,
@@ -18,9 +24,11 @@ __all__ = [
     "AGENT_METHODS",
     "ALGORITHM_METHODS",
     "ALGORITHM_NAMES",
+    "CALLBACK_NAMES",
     "ENVIRONMENT_NAMES",
     "LEARNER_METHODS",
     "LEARNER_NAMES",
+    "OF_PARTS",
     "POLICY_METHODS",
     "SCHEME_METHODS",
     "SCHEME_NAMES",

@@ -15,6 +15,7 @@ _LOG_EVERY = {"log_every": "log_every, in environment transitions", "": "log_eve
 _CHECKPOINTS = {"checkpoint_every": "checkpoint_every", "": "checkpoint_every of learner.run"}
 _SCHEME = {"scheme": 'scheme, such as prl.compose("PPO", "CartPole-v1")'}
 _TRAINING = {
+    "env": "env",
     "train_envs_factory": 'train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=8)',
     "scheme": 'scheme, such as prl.compose("PPO", "CartPole-v1")',
 }
@@ -26,10 +27,19 @@ _ENVIRONMENTS = {"num_envs": "num_envs", "": "num_envs of prl.VecEnv.create_fact
 _OF_ALGORITHM = {"": 'a hyper-parameter of the algorithm, such as prl.compose({"name": "PPO", "lr": 1e-3}, env)'}
 _ACTOR_CODE = "prl.OffPolicyActor.create_factory(hidden_sizes=(64, 64))"
 _OF_ACTOR = {
-    "actor": f"actor={_ACTOR_CODE}, or OnPolicyActor for rollouts",
+    "actor": 'actor={"hidden_sizes": (64, 64)}',
     "actor_factory": f"actor_factory={_ACTOR_CODE}, or OnPolicyActor for rollouts",
     "": f"a hyper-parameter of the actor, such as prl.compose(..., actor={_ACTOR_CODE})",
 }
+
+_OF_PARTS: OtherNames = {
+    **each("gamma learning_rate batch_size learning_starts ent_coef clip_range tau", _OF_ALGORITHM),
+    **each("buffer_size", {"": "size of the storage, such as prl.ReplayBuffer.create_factory(size=100_000)"}),
+    **each("n_steps", {"": "size of the storage of rollouts, such as prl.GAEBuffer.create_factory(size=128)"}),
+    **each("net_arch hidden_sizes", _OF_ACTOR),
+}
+OF_PARTS = frozenset(_OF_PARTS)
+"""Names of hyper-parameters of algorithms, storages and actors, for which their classes have better answers."""
 
 _OF_BOTH: OtherNames = {
     **each("total_timesteps timesteps n_timesteps total_steps max_steps num_timesteps steps target_steps", _STEPS),
@@ -42,12 +52,19 @@ _OF_BOTH: OtherNames = {
     **each("checkpoint_freq checkpoint_interval checkpoint_frequency save_freq save_interval", _CHECKPOINTS),
     **each("eval_env test_env test_envs eval_envs evaluation_env", _TESTS),
     **each("eval_freq eval_interval evaluation_interval", {"": "test_every of the algorithm, in transitions"}),
-    **each("n_eval_episodes eval_episodes num_eval_episodes", {"": "num_test_episodes of the algorithm"}),
+    **each(
+        "n_eval_episodes eval_episodes num_eval_episodes",
+        {"episodes": "episodes", "": "num_test_episodes of the algorithm"},
+    ),
     **each("n_envs num_envs nenvs num_processes", _ENVIRONMENTS),
     **each("num_workers num_env_runners num_rollout_workers n_jobs", {"": "num_collectors of prl.RayScheme"}),
-    **each("gamma learning_rate batch_size learning_starts ent_coef clip_range tau", _OF_ALGORITHM),
-    **each("buffer_size n_steps", {"": "size of the storage, such as prl.ReplayBuffer.create_factory(size=100_000)"}),
-    **each("policy_kwargs net_arch hidden_sizes", _OF_ACTOR),
+    **each("policy_kwargs", _OF_ACTOR),
+    **each("norm_obs normalize_observations obs_norm", {"": "normalize_observations=True of the actor"}),
+    **each(
+        "norm_reward norm_rewards reward_norm",
+        {"normalize_rewards": 'normalize_rewards="returns"', "": 'normalize_rewards="returns" of prl.Scheme'},
+    ),
+    **_OF_PARTS,
 }
 LEARNER_NAMES: OtherNames = {
     **_OF_BOTH,
@@ -59,17 +76,32 @@ LEARNER_NAMES: OtherNames = {
 """Of learners and of their method ``run``."""
 SCHEME_NAMES: OtherNames = {
     **_OF_BOTH,
-    **each("env envs environment train_env train_envs env_factory env_id env_name", _TRAINING),
-    **each("algo algorithm agent", {"algo_factory": "algo_factory=prl.PPO.create_factory()"}),
+    **each("env envs environment train_env train_envs env_factory env_id env_name train_envs_factory", _TRAINING),
     **each(
-        "actor policy model network networks",
-        {"actor_factory": "actor_factory=prl.OnPolicyActor.create_factory(), or prl.OffPolicyActor.create_factory()"},
+        "algo algorithm agent algo_factory",
+        {"algorithm": "algorithm", "algo_factory": "algo_factory=prl.PPO.create_factory()"},
     ),
     **each(
-        "storage buffer replay_buffer memory",
-        {"storage_factory": "storage_factory=prl.ReplayBuffer.create_factory(size=100_000)"},
+        "actor policy model network networks actor_factory",
+        {
+            "actor": 'actor={"hidden_sizes": (64, 64)}',
+            "actor_factory": "actor_factory=prl.OnPolicyActor.create_factory(), or prl.OffPolicyActor.create_factory()",
+        },
     ),
-    **each("rollout_buffer", {"storage_factory": "storage_factory=prl.GAEBuffer.create_factory(size=128)"}),
+    **each(
+        "storage buffer replay_buffer memory replay_buffer_class storage_factory",
+        {
+            "storage": 'storage="PER", "HER" or another',
+            "storage_factory": "storage_factory=prl.ReplayBuffer.create_factory(size=100_000)",
+        },
+    ),
+    **each(
+        "rollout_buffer rollout_buffer_class",
+        {
+            "storage": 'storage="GAE" or another',
+            "storage_factory": "storage_factory=prl.GAEBuffer.create_factory(size=128)",
+        },
+    ),
     **each("random_seed", {"seed": "seed"}),
     **each("log_dir", _FOLDER),
     **each("log_to", _LOGGERS),
@@ -90,3 +122,18 @@ ENVIRONMENT_NAMES: OtherNames = {
     **each("autoreset_mode", {"": "no setting: copies are reset in the step in which their episode ends"}),
 }
 """Of vector environments."""
+CALLBACK_NAMES: OtherNames = {
+    **each("reward_threshold threshold", {"mean_return": "mean_return"}),
+    **each("max_episodes n_episodes num_episodes", {"episodes": "episodes"}),
+    **each("eval_env env", {"envs": 'envs=prl.VecEnv.create_factory("CartPole-v1")'}),
+    **each("n_eval_episodes eval_episodes", {"episodes": "episodes"}),
+    **each("eval_freq n_steps freq interval save_freq record_video_trigger", {"every": "every"}),
+    **each("video_length", {"longest": "longest, in steps of an episode"}),
+    **each("name_prefix", {"": "no setting: files are named after the steps"}),
+    **each(
+        "video_folder save_path log_path best_model_save_path",
+        {"": "no setting: files are in a folder of the run folder"},
+    ),
+    **each("verbose", {"": "no setting: learner.run(progress=False) prints nothing"}),
+}
+"""Of callbacks."""

@@ -126,7 +126,7 @@ _BATCH = {
 }
 _UPDATES = {
     "replay_ratio": "replay_ratio, on average",
-    "mini_batch_size": "num_mini_batch",
+    "mini_batch_size": "num_mini_batch, which equals update_every for as many updates as transitions",
     "": "no setting: a rollout makes one update",
 }
 _EPOCHS = {"num_epochs": "num_epochs"}
@@ -143,7 +143,9 @@ _START = {
     "start_steps": "start_steps, in environment transitions",
     "": "no setting: learning begins with the first rollout",
 }
-_PERIOD = {"update_every": "update_every, in environment transitions"} | _ROLLOUT
+_PERIOD = {
+    "update_every": "update_every, in environment transitions; update_plan of a subclass counts episodes",
+} | _ROLLOUT
 _OPTIMIZERS = {"optimizers": "optimizers, by parameter group; rates are lr_pi, lr_q and the like"}
 _OPTIMIZER = {"": "optimizer, such as Adam(eps=1e-5) or RMSprop()"}
 _EPSILON_OF_ADAM = {"": "optimizer=Adam(eps=...)"}
@@ -331,6 +333,11 @@ ACTOR_NAMES: OtherNames = {
     "log_std_init": {"initial_log_std": "initial_log_std"},
     "use_sde": {"": "no setting: distribution=heads.GSDEPolicy() of the algorithm"},
     "features_extractor_class": _EXTRACTOR,
+    "features_extractor_kwargs": {
+        "feature_extractor": "feature_extractor=functools.partial(MyExtractor, width=64)",
+    },
+    "optimizer_class": {"": "optimizer of the algorithm, such as prl.Adam(eps=1e-5) or prl.RMSprop()"},
+    "optimizer_kwargs": {"": "optimizer of the algorithm, such as prl.Adam(eps=1e-5)"},
     "features_extractor": _EXTRACTOR,
     "encoder_factory": _EXTRACTOR,
     "share_features_extractor": {"shared_body": "shared_body"},

@@ -15,6 +15,14 @@ _TRAIN_COMPOSED = (
 _FACTORY_OF_ENVIRONMENTS = (
     'prl.VecEnv.create_factory("CartPole-v1", num_envs=8) is a factory of environments, which a scheme takes'
 )
+_STEPS = "learner.scheme.steps is the number of environment transitions"
+_LOG = 'learner.log({"mine/number": 1.0}) logs numbers'
+_KEPT = "learner.save_checkpoint() saves the storage with all else, and prl.Learner.resume(log_dir) restores it"
+_NORMALISED = (
+    "normalize_observations=True of the actor keeps the statistics with its weights, and normalize_rewards of "
+    "prl.Scheme those of rewards in checkpoints"
+)
+_EVALUATE = "learner.evaluate(episodes=10) runs test episodes, policy.evaluate(episodes=10) those of a loaded policy"
 _COPIES = "single copies are changed by wrappers and env_kwargs of prl.VecEnv.create_factory"
 
 
@@ -35,7 +43,22 @@ LEARNER_METHODS: Mapping[str, str] = {
     **_all("env envs environment get_env", "learner.scheme.envs are the environments"),
     **_all("set_env", _ENVIRONMENTS),
     **_all("collect collect_rollouts", "learner.step() collects until an update is due, and makes it"),
-    **_all("logger set_logger", "learner.get_metrics() returns the metrics; log_to of prl.Learner has loggers"),
+    **_all("logger", f"{_LOG}, and learner.get_metrics() returns the latest; log_to of prl.Learner has loggers"),
+    **_all("record log_metrics", _LOG),
+    **_all("set_logger", "log_to of prl.Learner has loggers"),
+    **_all("device", "learner.scheme.device is the device of networks and batches"),
+    **_all("observation_space action_space", "learner.scheme.envs has the spaces, of one environment"),
+    **_all(
+        "ep_info_buffer", "on_episodes of a prl.Callback gets the episodes as they end, learner.get_metrics() means"
+    ),
+    **_all("num_timesteps total_timesteps global_step", _STEPS),
+    **_all("get_parameters", "learner.scheme.algorithm.get_weights() returns the weights of the networks"),
+    **_all(
+        "set_parameters",
+        "learner.scheme.algorithm.set_weights(weights) loads weights, and prl.start_from(scheme, run) those of a run",
+    ),
+    **_all("save_replay_buffer load_replay_buffer", _KEPT),
+    **_all("get_vec_normalize_env", _NORMALISED),
     **_all("create_factory", "a learner is made at once: " + _TRAIN),
 }
 SCHEME_METHODS: Mapping[str, str] = {
@@ -48,6 +71,15 @@ SCHEME_METHODS: Mapping[str, str] = {
     **_all("buffer replay_buffer memory rollout_buffer", "scheme.storage is the storage"),
     **_all("env environment get_env", "scheme.envs are the environments"),
     **_all("set_env", _ENVIRONMENTS),
+    **_all("num_timesteps total_timesteps global_step", "scheme.steps is the number of environment transitions"),
+    **_all("logger record", _LOG),
+    **_all("get_parameters", "scheme.algorithm.get_weights() returns the weights of the networks"),
+    **_all(
+        "set_parameters",
+        "scheme.algorithm.set_weights(weights) loads weights, and prl.start_from(scheme, run) those of a run",
+    ),
+    **_all("save_replay_buffer load_replay_buffer", _KEPT),
+    **_all("get_vec_normalize_env", _NORMALISED),
     **_all(
         "create_factory build from_config",
         'a scheme is made at once: prl.compose("PPO", "CartPole-v1"), or prl.Scheme(...) of four factories',
@@ -66,8 +98,8 @@ POLICY_METHODS: Mapping[str, str] = {
     **_all("load from_checkpoint restore", "prl.load_policy(path) loads a policy"),
     **_all("save", "policies are saved by runs: learner.save_policy(path), or policy.export(path) for other programs"),
     **_all("learn train fit run", "prl.Learner.resume(log_dir, target_steps=200_000).run() trains the run further"),
-    **_all("eval", "it acts as in evaluations: action = policy(observation)"),
-    **_all("evaluate test", "learner.evaluate(episodes=10) runs test episodes, as does python -m pytorchrl evaluate"),
+    **_all("eval", "it acts as in evaluations: action = policy(observation), or policy.evaluate(episodes=10)"),
+    **_all("test", "policy.evaluate(episodes=10) runs episodes, as does python -m pytorchrl evaluate"),
     **_all("to cuda cpu", 'prl.load_policy(path, device="cuda") puts the networks on a device'),
     **_all(
         "parameters state_dict policy actor network q_net", "policy.algorithm.actor has the networks, a torch module"
@@ -125,7 +157,7 @@ PACKAGE_NAMES: Mapping[str, str] = {
     ),
     **_all("load load_model restore", _RESTORE),
     **_all("save save_model", "learner.save_policy(path) saves the policy, learner.save_checkpoint() the whole run"),
-    **_all("evaluate test", "learner.evaluate(episodes=10) runs test episodes"),
+    **_all("evaluate test", _EVALUATE),
     **_all("predict act", _ACT),
     **_all("seed set_seed seed_everything", 'seed of prl.Scheme: prl.compose("PPO", "CartPole-v1", seed=0)'),
 }

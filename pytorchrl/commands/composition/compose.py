@@ -1,14 +1,18 @@
 """Compose a scheme of an algorithm and an environment in one call, with the defaults of `train`."""
 
+import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ParamSpec
 
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.agent.algorithms.refusals import algorithm_of
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.agent.envs.games.atari_envs import lost_by_backend
-from pytorchrl.agent.other_names import SCHEME_NAMES
+from pytorchrl.agent.other_names import OF_PARTS, SCHEME_NAMES
+from pytorchrl.agent.other_names.calls import environment_of
 from pytorchrl.commands.composition.description import KINDS, merge_descriptions
 from pytorchrl.commands.composition.parts import actor_for, make_parts, part_named, storage_class
 from pytorchrl.commands.composition.preset_changes import fit_replay, told_of_copies, without_normalization
@@ -19,13 +23,40 @@ from pytorchrl.terminal import tell
 from storages import Storage
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Factory
-from storages.component.other_names import here_instead
+from storages.component.other_names import here_instead, hint_for
 from storages.component.setting import text_of
 
 _LONGEST_VALUE = 40
 """Characters of a value that an error repeats."""
 
 
+P = ParamSpec("P")
+
+
+def _refusing_policies(compose: Callable[P, Scheme]) -> Callable[P, Scheme]:
+    """Refuse the name of a policy beside the algorithm and the environment, which other libraries take."""
+
+    @functools.wraps(compose)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Scheme:
+        if len(args) > _NUM_PLACES:
+            cls = algorithm_of(args[0])
+            algorithm = "PPO" if cls is None else cls.__name__
+            env = environment_of(args[1:], {}) or "CartPole-v1"
+            raise TypeError(
+                f"compose takes an algorithm and an environment, and {args[1:]!r} were given after the algorithm; the "
+                f'observation space chooses the networks, and actor= changes them: prl.compose("{algorithm}", "{env}", '
+                f'actor={{"hidden_sizes": (64, 64)}})'
+            )
+        return compose(*args, **kwargs)
+
+    return call
+
+
+_NUM_PLACES = 2
+"""Arguments that are given by their place: the algorithm and the environment."""
+
+
+@_refusing_policies
 def compose(
     algorithm: str | type[Algorithm] | Factory[Algorithm] | Mapping[str, Any],
     env: str | Callable[..., Any] | Factory[VecEnv] | Mapping[str, Any],
@@ -92,7 +123,7 @@ def compose(
     if normalises_twice and (wrappers := without_normalization(whole["env"].get("wrappers", ()))) is not None:
         whole["env"]["wrappers"] = wrappers
         tell(f"compose: the wrapper NormalizeReward of the preset {preset_name} is replaced by normalize_rewards")
-    if unknown := sorted(others.keys() - inspect.signature(Scheme).parameters.keys()):
+    if unknown := sorted(others.keys() - _of_scheme().keys()):
         storage_cls = storage.cls if isinstance(storage, Factory) else storage_class(whole, cls)
         actor_name = whole["actor"].get("name")
         actor_cls = actor_for(storage_cls) if actor_name is None else part_named(Actor, actor_name)
@@ -129,32 +160,63 @@ def _unknown_arguments(unknown: Mapping[str, Any], given: Mapping[str, Any], cla
         given: the parts, as they were given.
         classes: of the parts.
     """
-    of_parts: dict[str, dict[str, Any]] = {}
+    declared = {part: hyper_parameters_of(cls) for part, cls in classes.items()}
+    known = {**inspect.signature(compose).parameters, **_of_scheme()}
+    of_parts: dict[str, dict[str, str]] = {}
+    hints = dict[str, str]()
     for name, value in unknown.items():
-        part = next((part for part, cls in classes.items() if name in hyper_parameters_of(cls)), None)
-        if part is not None:
-            of_parts.setdefault(part, {})[name] = value
-    known = {**inspect.signature(compose).parameters, **inspect.signature(Scheme).parameters}
-    others = [name for name in unknown if not any(name in settings for settings in of_parts.values())]
-    hints = [(name, hint) for name in others if (hint := here_instead(name, known, SCHEME_NAMES))]
-    said = [hint if len(unknown) == 1 else f"{name}: {hint}" for name, hint in hints]
+        hint, here, text = "", name, _short(value)
+        if not any(name in names for names in declared.values()):
+            hint = "" if name in OF_PARTS else here_instead(name, known, SCHEME_NAMES)
+            hint = hint or _hint_of_parts(name, classes) or here_instead(name, known, SCHEME_NAMES)
+            renamed = _HERE.match(hint)
+            here, text = (renamed[1], text if renamed.end() == len(hint) else "...") if renamed else (name, "...")
+        part = next((part for part, names in declared.items() if here in names), None)
+        if part is not None and here not in known:
+            of_parts.setdefault(part, {})[here] = text
+        if hint:
+            hints[name] = hint
+    said = [hint if len(unknown) == 1 else f"{name}: {hint}" for name, hint in hints.items()]
     if of_parts or not said:
-        example = of_parts or {"algorithm": {"lr": 1e-3}}
+        example = of_parts or {"algorithm": {"lr": "0.001"}}
         call = [_argument(part, given[part], example.get(part, {}), classes[part]) for part in classes]
         said.append(
             f"hyper-parameters are given in a dict of their part, which keeps those of a preset: "
             f"prl.compose({', '.join(filter(None, call))})"
         )
-    return f"compose: there is no argument {', '.join(unknown)}; {', '.join(said)}"
+    return f"compose: there is no argument {', '.join(unknown)}; {'; '.join(said)}"
 
 
-def _argument(kind: str, part: Any, settings: Mapping[str, Any], cls: type[Any]) -> str:
+def _of_scheme() -> Mapping[str, inspect.Parameter]:
+    """Return the arguments of schemes that are passed on: all but the factories, which are made here."""
+    parameters = inspect.signature(Scheme).parameters
+    return {
+        name: one for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY or name == "test_envs_factory"
+    }
+
+
+_HERE = re.compile(r"here it is (\w+)")
+"""Begins a hint with the name here."""
+
+
+def _hint_of_parts(name: str, classes: Mapping[str, type[Any]]) -> str:
+    """Return what a hyper-parameter of another library is here, by the classes of the parts; "" if none knows it."""
+    for cls in classes.values():
+        if hint := hint_for(name, hyper_parameters_of(cls), cls.other_names):
+            return hint.removesuffix(". ")
+    return ""
+
+
+def _short(value: Any) -> str:
+    text = text_of(value)
+    return "..." if len(text) > _LONGEST_VALUE or callable(value) else text
+
+
+def _argument(kind: str, part: Any, settings: Mapping[str, str], cls: type[Any]) -> str:
     """Return an argument of a call as code, with further settings of the part; "" where it may be left out."""
     prefix = "" if kind in ("algorithm", "env") else f"{kind}="
-    texts = {name: text_of(value) for name, value in settings.items()}
-    texts = {name: text if len(text) <= _LONGEST_VALUE else "..." for name, text in texts.items()}
     if isinstance(part, Factory):
-        return f"{prefix}prl.{cls.__name__}.create_factory({', '.join(['...', *map('='.join, texts.items())])})"
+        return f"{prefix}prl.{cls.__name__}.create_factory({', '.join(['...', *map('='.join, settings.items())])})"
     if part is None and not settings:
         return ""
     described = dict(part) if isinstance(part, Mapping) else {} if part is None else {"name": part}
@@ -166,7 +228,7 @@ def _argument(kind: str, part: Any, settings: Mapping[str, Any], cls: type[Any])
     if is_alone:
         return f"{prefix}{shown}"
     named = {} if name is None else {"name": f'"{shown}"' if kind != "env" or isinstance(name, str) else str(shown)}
-    pairs = [f'"{key}": {text}' for key, text in (named | texts).items()]
+    pairs = [f'"{key}": {text}' for key, text in (named | dict(settings)).items()]
     return f"{prefix}{{{', '.join([*pairs, *(['...'] if described else [])])}}}"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
+from pytorchrl.agent.other_names import CALLBACK_NAMES
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.evaluation import Evaluation
 from pytorchrl.scheme.scheme import Scheme
@@ -75,7 +76,7 @@ _OF_STABLE_BASELINES3 = {
 """Methods of callbacks of stable-baselines3, and the events here."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, init=False)
 class Callback(Setting):
     """Base class of callbacks; a subclass overrides the methods of the events that it needs.
 
@@ -93,6 +94,17 @@ class Callback(Setting):
             when the class is made. A method of an event returns True or False, which would change nothing; raised when
             it is called.
     """
+
+    other_names = CALLBACK_NAMES
+
+    def __init__(self, *given: Any) -> None:
+        if given:
+            raise TypeError(
+                f"{type(self).__name__}: super().__init__() of a callback takes no arguments, such as verbose, got "
+                f"{', '.join(map(repr, given))}; parameters of a callback are fields of a class that @dataclass "
+                f"decorates"
+            )
+        self.__post_init__()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -122,9 +134,11 @@ class Callback(Setting):
         """
 
     def on_step(self, learner: Any) -> None:
-        """Called after steps were collected, and all due updates and evaluations were made.
+        """Called after a phase of collection, and all updates and evaluations that were due then.
 
-        Where Ctrl-C interrupts the evaluation, it is called when the run goes on and has evaluated.
+        A phase is a rollout, or the steps between two updates, such as ``update_every`` transitions of an algorithm
+        with replay; the first of these has the ``start_steps``. ``learner.scheme.steps`` grows by more than one between
+        two calls. Where Ctrl-C interrupts the evaluation, it is called when the run goes on and has evaluated.
         """
 
     def on_episodes(self, learner: Any, episodes: Sequence[Episode]) -> None:

@@ -1,5 +1,6 @@
 """The callbacks of a run, by the events on which they are called."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,6 +69,8 @@ class Callbacks:
         for number, callback in enumerate(callbacks):
             if not isinstance(callback, Callback) and (isinstance(callback, type) or not callable(callback)):
                 raise TypeError(f"Learner: callbacks[{number}] must be a Callback or a function, got {callback!r}")
+            if not isinstance(callback, Callback):
+                _refuse_other_parameters(callback, f"Learner: callbacks[{number}]")
             if any(callback is other for other in callbacks[:number]):
                 raise TypeError(f"Learner: callbacks[{number}] is given twice: {callback!r}; make one for each use")
         names = [callback.name for callback in callbacks if isinstance(callback, EvaluateIn)]
@@ -155,6 +158,25 @@ class Callbacks:
                     left.remove(saved)
                     break
         self._due = [due[number] for number in sorted(due)]
+
+
+def _refuse_other_parameters(function: Callable[..., object], where: str) -> None:
+    """Refuse a function that cannot be called with the learner alone, as that of another library's callback.
+
+    Raises:
+        TypeError: it takes no argument, or needs more than one.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # not known of some functions in C
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise TypeError(
+            f"{where} must take one argument, the learner, got {text_of(function)}{signature}; it ends the run by "
+            f"returning the reason"
+        ) from None
 
 
 _WAY_OUT = (

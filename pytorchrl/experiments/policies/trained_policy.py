@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.spaces import EnvActions, space_from_data, with_trailing_axis
+from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.agent.envs.wrappers.flat_observation import flattened
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.agent.global_generators import seeded
@@ -30,14 +31,18 @@ from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import (
     acting_algorithm_of,
     as_checkpoint_error,
+    envs_of,
     made_of,
     refuse_classes_of_a_script,
 )
 from pytorchrl.experiments.runs.run_folder import RunFolder, file_of
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.scheme.collector import to_device
-from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.scheme.compatibility import CompositionError, check_test_spaces
+from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate_from_seeds
+from storages.component.annotations import conform_named
 from storages.component.factory import Factory
+from storages.component.hyper_parameters import Count
 from storages.component.other_names import Answering, answer_missing
 
 _OF_SCRIPTS = ("own_classes", "imports")
@@ -74,6 +79,8 @@ class TrainedPolicy(Answering):
         self.action_wrappers = action_wrappers
         """Wrappers of the training that change actions: the environment below takes others than the policy's."""
         self._env_actions = EnvActions(self.action_space)
+        self._described: tuple[Mapping[str, Any], Path] | None = None
+        """Configuration of the run, and the file or folder that it is from; None where the policy was not loaded."""
         self.reset()
 
     def __repr__(self) -> str:
@@ -178,6 +185,53 @@ class TrainedPolicy(Answering):
         exploration.steps = exploration.target_steps = self.algorithm.target_steps
         found = log_probabilities(self.algorithm, batch, rhs, done, chosen, exploration)
         return float(found[0]) if is_single else found
+
+    def evaluate(
+        self,
+        env: str | Callable[..., Any] | Factory[VecEnv] | None = None,
+        episodes: int = 20,
+        *,
+        deterministic: bool = True,
+        seed: int = 0,
+        max_episode_steps: int = MAX_EPISODE_STEPS,
+    ) -> Evaluation:
+        """Run episodes in new environments, and return their results; those of the policy's own calls go on.
+
+        Args:
+            env: an environment's id, a callable that makes one, or a factory of environments, with the wrappers of
+                training; None takes one copy of the run's test environment.
+            episodes: how many, from 1.
+            deterministic: act deterministically, as evaluations do; False explores as at the end of training.
+            seed: of the first episode, ``env.reset(seed=seed)``, and of exploration; each next episode has the next
+                number.
+            max_episode_steps: the longest episode; a longer one is truncated there, with a warning.
+
+        Raises:
+            CompositionError: the environments have other spaces than the policy, or the run's cannot be made from its
+                configuration alone.
+            ValueError: ``episodes`` is not an int of at least 1, or ``env`` is an environment that was made already.
+        """
+        number = conform_named(episodes, Count, "TrainedPolicy.evaluate: episodes")
+        longest = conform_named(max_episode_steps, Count, "TrainedPolicy.evaluate: max_episode_steps")
+        made = self._envs_of_run() if env is None else env
+        factory = made if isinstance(made, Factory) else VecEnv.create_factory(made)
+        progress = (self.algorithm.steps, self.algorithm.target_steps)
+        with factory() as envs:
+            check_test_spaces(
+                self.algorithm.actor, envs, owner="TrainedPolicy.evaluate", given="the environments to evaluate it in"
+            )
+            explore_at = None if deterministic else progress
+            return evaluate_from_seeds(self.algorithm, envs, number, seed, longest, explore_at=explore_at)
+
+    def _envs_of_run(self) -> Factory[VecEnv]:
+        if self._described is None:
+            raise CompositionError(
+                "TrainedPolicy.evaluate: the policy was made of an algorithm, whose environments it does not know; "
+                'name one, policy.evaluate("CartPole-v1")'
+            )
+        config, path = self._described
+        with missing_modules_named(config):
+            return one_copy(envs_of(config, path))
 
     def export(self, path: str | os.PathLike[str]) -> Path:
         """Export the policy network, from observations to actions, for use without this toolkit.
@@ -337,7 +391,9 @@ def read_policy(
         steps = state["steps"] if "weights" in state else state["scheme"]["collector"]["steps"]
         algorithm.set_progress(steps, steps)
         allows = config.get("storage", {}).get("hyper_parameters", {}).get("allow_nonfinite", False)
-    return TrainedPolicy(algorithm, allow_nonfinite=allows is True, action_wrappers=wrappers)
+    policy = TrainedPolicy(algorithm, allow_nonfinite=allows is True, action_wrappers=wrappers)
+    policy._described = (config | of_run, path)
+    return policy
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Which wrappers of a run change actions, so that its policy does not act in the units of the environment below."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,7 +42,7 @@ def _changes_actions(wrapper: Any) -> bool:
     elif isinstance(wrapper, str | list | tuple):
         made_by = class_of_wrapper(wrapper if isinstance(wrapper, str) else wrapper[0])
     else:
-        made_by = wrapper
+        made_by = wrapper.func if isinstance(wrapper, functools.partial) else wrapper
     return isinstance(made_by, type) and issubclass(made_by, gym.ActionWrapper) and made_by is not BoundAction
 
 
@@ -50,7 +51,7 @@ def _as_code(wrapper: Any) -> str:
         return str(wrapper["callable"])
     if isinstance(wrapper, str):
         return wrapper
-    if isinstance(wrapper, type):
-        return wrapper.__name__
+    if callable(wrapper):
+        return str(getattr(wrapper, "func", wrapper).__name__)
     name, arguments = wrapper
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"

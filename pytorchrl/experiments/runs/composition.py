@@ -1,5 +1,6 @@
 """Rebuilding factories from a composition as plain data, and comparing compositions."""
 
+import functools
 import inspect
 import os
 import shlex
@@ -30,7 +31,7 @@ from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.hogwild import HogwildScheme
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.factory import Component, Factory, make_factory
-from storages.component.setting import Setting
+from storages.component.setting import Setting, is_callable
 from storages.names_on_demand import read_names
 from storages.storage import Storage
 
@@ -313,18 +314,9 @@ def made_of(config: Any) -> Any:
         return [made_of(item) for item in config]
     if not isinstance(config, Mapping):
         return config
-    if set(config) == {"callable"}:
-        name = str(config["callable"])
-        maker = factory_function(name)
-        if maker is None and function_named(name) is not None:
-            raise CompositionError(
-                f"the run was composed with the function {name}, which a run's configuration may not name unless it is "
-                f"annotated to return an environment, wrapper or network; go on with the same train command, or "
-                f"{_IN_A_SCRIPT}"
-            )
-        if maker is None:
-            raise CompositionError(f"the run was composed with the class or function {name}; {_WAY_OUT}")
-        return maker
+    if is_callable(config):
+        maker = _maker_named(str(config["callable"]))
+        return functools.partial(maker, **config["arguments"]) if "arguments" in config else maker
     if set(config) != {"name", "hyper_parameters"}:
         return {key: made_of(value) for key, value in config.items()}
     hyper_parameters = {name: made_of(value) for name, value in config["hyper_parameters"].items()}
@@ -332,6 +324,28 @@ def made_of(config: Any) -> Any:
     if issubclass(cls, Component):
         return make_factory(cls, (), hyper_parameters)
     return cls(**hyper_parameters)
+
+
+def _maker_named(name: str) -> Any:
+    """Return the user's class or function of that name that makes environments, wrappers or networks.
+
+    Raises:
+        CompositionError: none is imported, or it is a function that a configuration may not name.
+    """
+    if not name.isidentifier():
+        raise CompositionError(
+            f"the run was composed with {name}, which a run folder cannot name; {_IN_A_SCRIPT}; load_policy takes the "
+            f"factory that has it, prl.load_policy(path, actor_factory=...) or algo_factory=..."
+        )
+    if (maker := factory_function(name)) is not None:
+        return maker
+    if function_named(name) is not None:
+        raise CompositionError(
+            f"the run was composed with the function {name}, which a run's configuration may not name unless it is "
+            f"annotated to return an environment, wrapper or network, such as -> torch.nn.Module; go on with the same "
+            f"train command, or {_IN_A_SCRIPT}"
+        )
+    raise CompositionError(f"the run was composed with the class or function {name}; {_WAY_OUT}")
 
 
 def acting_algorithm_of(config: Mapping[str, Any]) -> Factory[Algorithm]:

@@ -16,7 +16,7 @@ from pytorchrl.experiments.runs.composition import WRITE_FILES, is_ours
 from pytorchrl.experiments.runs.user_modules import is_maker, modules_to_import
 from pytorchrl.scheme.dataset_factory import DatasetFactory
 from storages.component.factory import Factory
-from storages.component.setting import Configured, plain
+from storages.component.setting import Configured, is_callable, plain
 
 
 class OwnPart(NamedTuple):
@@ -42,8 +42,8 @@ def resume_command(folder: Path, modules: Iterable[str] = (), data_sets: Sequenc
 
 def next_commands(
     folder: Path,
-    modules: Iterable[str] | None,
-    data_sets: Sequence[str],
+    factories: Sequence[Factory[Any]],
+    callbacks: Iterable[Configured],
     target_steps: int,
     *,
     needs_scheme: bool = True,
@@ -52,22 +52,35 @@ def next_commands(
 
     Args:
         folder: the run folder.
-        modules: names of modules that define parts of the run; None if only a script can make it again.
-        data_sets: paths of the data sets that the run learns from.
+        factories: of the scheme, the algorithm's and the actor's first.
+        callbacks: of the run.
         target_steps: the steps that it made.
         needs_scheme: whether a script has to make the scheme again, if ``modules`` is None.
     """
+    modules, data_sets = modules_of(factories, callbacks), data_sets_of(factories)
     plot = shlex.join([_python(), "-m", "pytorchrl", "plot", str(folder)])
     if modules is None:
         scheme = "scheme=scheme, " if needs_scheme else ""
         more = f"prl.Learner.resume({str(folder)!r}, {scheme}target_steps={2 * target_steps})"
-        return {"act": f"prl.load_policy({str(folder)!r})", "plot": plot, "train on": more}
+        return {"act": _code_of_loading(folder, *factories[:2]), "plot": plot, "train on": more}
     imports = [word for module in modules for word in ("--import", module)]
     play = shlex.join([_python(), "-m", "pytorchrl", "play", str(folder), *imports])
     more = f"{resume_command(folder, modules, data_sets)} --target-steps {2 * target_steps}"
     evaluate = [_python(), "-m", "pytorchrl", "evaluate", str(folder), "--data", *data_sets[:1], *imports]
     on_data = {"evaluate": shlex.join(evaluate)} if data_sets else {}
     return {"play": play, **on_data, "plot": plot, "train on": more}
+
+
+def _code_of_loading(folder: Path, algorithm: Factory[Any], actor: Factory[Any]) -> str:
+    """Return the code that loads the policy of a run, with those factories that its folder cannot describe."""
+    training = algorithm.cls.called_in_training
+    acting = {name: value for name, value in algorithm.hyper_parameters.items() if name not in training}
+    parts = {"algo_factory": acting, "actor_factory": actor.hyper_parameters}
+    functions = {
+        name: [found for one in _parts_of(each) if (found := _function_of(one))] for name, each in parts.items()
+    }
+    given = [name for name, each in functions.items() if modules_to_import(one.module for one in each) is None]
+    return f"prl.load_policy({', '.join([repr(str(folder)), *(f'{name}={name}' for name in given)])})"
 
 
 def data_sets_of(factories: Iterable[Factory[Any]]) -> list[str]:
@@ -110,6 +123,13 @@ def how_to_continue(
     )
 
 
+def modules_that_can_be_imported(factories: Iterable[Factory[Any]], callbacks: Iterable[Configured] = ()) -> list[str]:
+    """Return the modules that define parts of a run, without the parts that only a script can make."""
+    modules = [part.module for part in own_parts([*factories, *callbacks]) if part.module]
+    found = [modules_to_import([module]) or () for module in dict.fromkeys(modules)]
+    return modules_to_import(modules) or list(dict.fromkeys(name for names in found for name in names))
+
+
 def modules_of(factories: Iterable[Factory[Any]], callbacks: Iterable[Configured] = ()) -> list[str] | None:
     """Return the modules that a command must import to rebuild a run; None if only a script can rebuild it."""
     return modules_to_import(part.module for part in own_parts([*factories, *callbacks]))
@@ -142,9 +162,18 @@ def _of_the_script(configured: Configured) -> Iterator[OwnPart]:
             if not is_ours(part.cls):
                 name = part.cls.__name__
                 yield OwnPart(name, part.cls.__module__ if part.cls.__qualname__ == name else None)
-        elif isinstance(described := plain(part), Mapping):
-            name = str(described["callable"])
-            yield OwnPart(name.replace("<lambda>", "a lambda"), part.__module__ if is_maker(part, name) else None)
+        elif (found := _function_of(part)) is not None:
+            yield found
+
+
+def _function_of(part: Any) -> OwnPart | None:
+    """Return a class or function among the values of a composition, or a partial of one; None of another value."""
+    described = plain(part)
+    if not is_callable(described):
+        return None
+    name, made_by = str(described["callable"]), part.func if "arguments" in described else part
+    module = made_by.__module__ if is_maker(made_by, name) else None
+    return OwnPart(name.replace("<lambda>", "a lambda"), module)
 
 
 def _parts_of(value: Any) -> Iterator[Any]:

@@ -146,7 +146,9 @@ def missing_modules_named(config: Mapping[str, Any]) -> Iterator[None]:
 
 def is_maker(value: Any, name: str) -> bool:
     """Whether a value is a user's class or function that makes environments, wrappers or networks."""
-    if getattr(value, "__qualname__", None) != name or value.__module__.partition(".")[0] in _NOT_OF_USERS:
+    # Functions that are made by eval have no module.
+    package = str(getattr(value, "__module__", None)).partition(".")[0]
+    if getattr(value, "__qualname__", None) != name or package in _NOT_OF_USERS:
         return False
     made = value
     if not isinstance(value, type):

@@ -19,6 +19,7 @@ from storages.core.windows.relabeling import (
     GoalFunction,
     HerFunction,
     RelabeledRows,
+    check_functions,
     check_goals,
     relabel_by_function,
     relabel_goals,
@@ -62,13 +63,16 @@ class Hindsight(Relabeler):
         self.changed = frozenset({(OBS, DESIRED)})
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
-        """Refuse a first step whose observations have no goals, unless there is a ``her_function``."""
+        """Refuse a first step without goals, and functions that take no batches, unless there is a ``her_function``."""
         if self._tracker.is_built:
             return
         ring.init_columns(sample)
         try:
             self._check(ring)
-        except ValueError:
+            if self._her_function is None and self.ratio > 0:
+                functions = {"compute_reward": self._reward, "her_terminated": self.termination}
+                check_functions(ring, sample, functions, self._info_keys)
+        except Exception:
             ring.forget_columns()
             raise
 

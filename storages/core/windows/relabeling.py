@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.kernels.step_windows import cut_discounts
-from storages.core.ring.layout import SampleError, leaves, text
+from storages.core.ring.layout import FieldKey, SampleError, as_array, leaves, text
 from storages.core.ring.ring import Ring
 from storages.core.windows.n_step import Spans
 from storages.transition import (
@@ -25,6 +25,7 @@ from storages.transition import (
     TAKEN2,
     TRUNC2,
     Array,
+    Sample,
 )
 
 HerFunction: TypeAlias = Callable[..., tuple[Any, ...]]
@@ -239,6 +240,26 @@ def check_goals(ring: Ring) -> None:
         )
 
 
+def check_functions(
+    ring: Ring, sample: Sample, functions: Mapping[str, GoalFunction | None], info_keys: Sequence[str]
+) -> None:
+    """Call functions of goals with those of a first sample, twice, so that one for a single pair is refused at once.
+
+    Raises:
+        ValueError: the result is not one number for each pair.
+    """
+
+    def pair(path: FieldKey, values: Any) -> Array:
+        return np.repeat(as_array(values, path, ring.owner)[:1], 2, axis=0)
+
+    seen: Any = sample
+    achieved, desired = (pair((OBS2, name), seen[OBS2][name]) for name in (ACHIEVED, DESIRED))
+    info = {key: pair((INFO, key), seen[INFO][key]) for key in info_keys}
+    for name, function in functions.items():
+        if function is not None:
+            _checked_result(name, function, (achieved, desired, info), ring.owner)
+
+
 def _checked_result(
     name: str, function: GoalFunction, arguments: tuple[Array, Array, dict[str, Array]], owner: str
 ) -> Array:
@@ -255,7 +276,7 @@ def _checked_result(
         kind = "termination" if name == "her_terminated" else "reward"
         raise ValueError(
             f"{owner}: {name} must return a {kind} for each of {pairs} pairs of goals, got shape {answer.shape}; it "
-            f"must accept batches"
+            f"must accept batches, as -np.linalg.norm(achieved_goal - desired_goal, axis=-1) does"
         )
     return answer.reshape(-1)
 

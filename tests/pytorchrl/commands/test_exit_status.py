@@ -151,7 +151,7 @@ def test_a_command_that_ctrl_c_stops_at_once_ends_with_130_and_without_a_traceba
 
     # A second Ctrl-C in training, and one while a policy is evaluated.
     monkeypatch.setattr(prl.Learner, "run", press)
-    monkeypatch.setattr(policies, "evaluation_of", press)
+    monkeypatch.setattr(policies, "evaluate_from_seeds", press)
     assert status_of(monkeypatch, command, "run") == 130
     assert (
         without_compilation(capsys.readouterr().err)

@@ -1,7 +1,9 @@
 """``--import``: a user's module with classes and environments, which the printed command names and imports."""
 
+import functools
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -281,21 +283,46 @@ def test_a_missing_module_or_file_to_import_is_reported(
         main()
 
 
+NETWORKS = """
+from torch import nn
+
+
+class Wide(nn.Module):
+    def __init__(self, space, width=8):
+        super().__init__()
+        self.layer = nn.Linear(space.shape[0], width)
+
+    def forward(self, observation):
+        return self.layer(observation)
+
+
+def narrow(space, width=2) -> nn.Module:
+    return Wide(space, width)
+
+
+def unannotated(space):
+    return Wide(space)
+"""
+
+
 @pytest.mark.usefixtures("no_modules_imported")
+@pytest.mark.parametrize(
+    ("named", "arguments"), [("Wide", None), ("narrow", None), ("Wide", {"width": 3}), ("narrow", {"width": 3})]
+)
 def test_networks_are_found_in_the_modules_of_a_run_that_are_imported_already(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    named: str, arguments: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "my_networks.py").write_text(
-        "from torch import nn\n\n\nclass Wide(nn.Module):\n    def __init__(self, space):\n        super().__init__()\n"
-        "        self.layer = nn.Linear(space.shape[0], 8)\n\n    def forward(self, observation):\n"
-        "        return self.layer(observation)\n"
-    )
+    (tmp_path / "my_networks.py").write_text(NETWORKS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     module = importlib.import_module("my_networks")
+    network = vars(module)[named]
     scheme = prl.Scheme(
         prl.DQN.create_factory(start_steps=10, test_every=0),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(4,), feature_extractor=module.Wide),
+        prl.OffPolicyActor.create_factory(
+            hidden_sizes=(4,),
+            feature_extractor=network if arguments is None else functools.partial(network, **arguments),
+        ),
         prl.ReplayBuffer.create_factory(size=50),
         prl.VecEnv.create_factory("CartPole-v1"),
     )
@@ -307,12 +334,53 @@ def test_networks_are_found_in_the_modules_of_a_run_that_are_imported_already(
     with prl.Learner.resume("run", target_steps=30) as learner:
         assert learner.run(progress=False)
     monkeypatch.delitem(sys.modules, "my_networks")
-    with pytest.raises(prl.CompositionError, match="composed with the class or function Wide"):
+    with pytest.raises(prl.CompositionError, match=f"composed with the class or function {named}"):
         prl.load_policy("run")
     monkeypatch.setitem(sys.modules, "my_networks", module)
     config = json.loads(Path("run/config.json").read_text())
     Path("run/config.json").write_text(json.dumps(config | {"imports": ["another"]}))
-    with pytest.raises(prl.CompositionError, match="composed with the class or function Wide"):
+    with pytest.raises(prl.CompositionError, match=f"composed with the class or function {named}"):
+        prl.load_policy("run")
+
+
+@pytest.mark.usefixtures("no_modules_imported")
+@pytest.mark.parametrize(
+    ("form", "reason"),
+    [
+        (
+            "lambda space: networks.Wide(space)",
+            "composed with <lambda>, which a run folder cannot name; make the scheme",
+        ),
+        (
+            "functools.partial(networks.Wide, width=bytes(2))",
+            r"composed with functools.partial\(<class 'nameless_networks.Wide'>, .*, which a run folder cannot name",
+        ),
+        ("networks.unannotated", "the class or function unannotated; import the module that defines it"),
+    ],
+)
+def test_a_network_that_a_folder_cannot_name_is_loaded_by_the_code_that_the_run_prints(
+    form: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "nameless_networks.py").write_text(
+        NETWORKS.replace("nn.Linear(space.shape[0], width)", "nn.Linear(4, 8)")
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    networks = importlib.import_module("nameless_networks")
+    made = eval(form, {"networks": networks, "functools": functools})
+    actor_factory = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), feature_extractor=made)
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(start_steps=10, test_every=0),
+        actor_factory,
+        prl.ReplayBuffer.create_factory(size=50),
+        prl.VecEnv.create_factory("CartPole-v1"),
+    )
+    with prl.Learner(scheme, 20, "run") as learner:
+        learner.run()
+    (code,) = re.findall(r"^  act: (.*)$", capsys.readouterr().out, flags=re.MULTILINE)
+    assert code == "prl.load_policy('run', actor_factory=actor_factory)"
+    assert eval(code, {"prl": prl, "actor_factory": actor_factory})(np.zeros(4, np.float32)) in (0, 1)
+    with pytest.raises(prl.CompositionError, match=reason):
         prl.load_policy("run")
 
 

@@ -52,6 +52,29 @@ def test_play_shows_a_policy_in_a_window_and_prints_its_episodes(
     assert {file: file.read_bytes() for file in run.iterdir() if file.is_file()} == before
 
 
+@pytest.mark.parametrize("name", ["evaluate", "play", "record", "export"])
+def test_commands_for_policies_take_the_best_weights_instead_of_the_last(
+    name: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Path] = []
+
+    def load(path: Path, *_: Any) -> Any:
+        taken.append(path)
+        raise prl.CompositionError("it is noted")
+
+    monkeypatch.setattr("pytorchrl.commands.policies.policy_of", load)
+    monkeypatch.setattr("pytorchrl.commands.policies.read_policy", load)
+    output = [] if name == "evaluate" else ["-o", tmp_path / ("policy.ts" if name == "export" else "policy.gif")]
+    for best in ([], ["--best"]):
+        with pytest.raises(SystemExit, match="it is noted"):
+            command(monkeypatch, name, run, *output, *best)
+    assert taken == [run, run / "best_weights.pt"]
+    with pytest.raises(SystemExit, match=r"--best takes .*, and zoo:ppo-cartpole is no run folder; leave it out"):
+        command(monkeypatch, name, "zoo:ppo-cartpole", *output, "--best")
+    with pytest.raises(SystemExit, match=r"has no best_weights.pt, which the first evaluation saves"):
+        command(monkeypatch, name, tmp_path, *output, "--best")
+
+
 class Clock:
     """A clock that does not wait between frames."""
 

@@ -56,6 +56,26 @@ def test_runs_that_cannot_be_read_leave_the_names_of_the_others_in_the_list(
     assert capsys.readouterr().out.startswith("no-config cannot be read: ")
 
 
+def test_runs_that_others_replaced_are_counted_and_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(3):
+        scheme = dqn_scheme(envs=prl.VecEnv.create_factory(Counter))
+        with prl.Learner(scheme, 20, "runs/again", overwrite=True) as learner:
+            learner.run()
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "ls"])
+    main()
+    said, *table = capsys.readouterr().out.splitlines()
+    assert said == "Left out: 2 runs that others replaced, in folders such as runs/again.backup-1"
+    assert "again" in str(table)
+    assert "backup" not in str(table)
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "ls", "runs/again.backup-1"])
+    main()
+    assert "20 of 20" in capsys.readouterr().out
+
+
 def test_runs_are_listed_without_provenance_and_other_programs_files_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -517,3 +517,15 @@ def test_a_callback_of_evaluations_is_refused_in_a_run_without_any(callback: Any
         pytest.raises(ValueError, match="makes no evaluations, as test_every of DQN is 0"),
     ):
         learner.run()
+
+
+def test_a_decorated_callback_with_an_init_of_its_own_takes_its_arguments_by_name() -> None:
+    @dataclass(eq=False)
+    class Limited(prl.Callback):
+        number: int = 3
+
+        def __init__(self, limit: int, **others: int) -> None:
+            super().__init__()
+            self.number = limit + sum(others.values())
+
+    assert (Limited(limit=4).number, Limited(4, other=3).number) == (4, 7)

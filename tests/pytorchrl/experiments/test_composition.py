@@ -1,6 +1,7 @@
 """A composition is restored from a run's ``config.json``, without running code that the file names."""
 
 import copy
+import functools
 import json
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -45,8 +46,9 @@ def test_a_class_that_is_no_component_is_refused(name: str) -> None:
         scheme_from_config(config)
 
 
-def test_a_function_in_a_configuration_is_refused_with_a_remedy() -> None:
-    config = through_json(dqn_scheme(envs=prl.VecEnv.create_factory(Counter)))
+@pytest.mark.parametrize("env", [Counter, functools.partial(Counter, length=2)])
+def test_a_function_in_a_configuration_is_refused_with_a_remedy(env: Any) -> None:
+    config = through_json(dqn_scheme(envs=prl.VecEnv.create_factory(env)))
     with pytest.raises(
         prl.CompositionError,
         match=r"the class or function .*Counter; import the module .* or make the scheme in a script",

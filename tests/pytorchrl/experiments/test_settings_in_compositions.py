@@ -40,7 +40,8 @@ def test_a_run_with_a_function_as_a_schedule_is_resumed_with_its_scheme(tmp_path
     first.save_checkpoint()
     first.close()
     with pytest.raises(
-        prl.CompositionError, match=r"composed with the class or function <lambda>; .*resume\(log_dir, scheme="
+        prl.CompositionError,
+        match=r"composed with <lambda>, which a run folder cannot name; .*resume\(log_dir, scheme=",
     ):
         prl.Learner.resume(tmp_path / "parts")
     resumed = prl.Learner.resume(tmp_path / "parts", scheme=scheme())

@@ -21,8 +21,10 @@ import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from pytorchrl.experiments.recordings.demonstrations import collect_demonstrations
+from pytorchrl.experiments.runs import user_modules
 from pytorchrl.scheme.evaluation import evaluate
 from tests.support.comparison import assert_equal
+from tests.support.compositions import dqn_scheme
 from tests.support.finished_runs import RUNS, trained
 from tests.support.memories import FastWeights, LeakyIntegrator, LinearAfterGRU
 from tests.support.toys import Counter
@@ -48,6 +50,40 @@ def test_a_loaded_policy_acts_as_in_an_evaluation(name: str, tmp_path: Path) -> 
     envs.close()
     learner.close()
     assert before == {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+
+
+class TwoParts(Counter):
+    """Observes two parts of the same shape, whose names are not in the order of the alphabet."""
+
+    def __init__(self) -> None:
+        super().__init__(length=5)
+        part = spaces.Box(-9, 9, (2,), np.float32)
+        self.observation_space = spaces.Dict(state=part, prices=part)
+
+    def reset(self, **given: Any) -> Any:
+        return self._parts(*super().reset(**given))
+
+    def step(self, action: Any) -> Any:
+        return self._parts(*super().step(action))
+
+    def _parts(self, observation: Any, *rest: Any) -> Any:
+        return {"state": np.float32([1, 2]), "prices": np.float32([-3, 5])}, *rest
+
+
+def test_parts_of_observations_in_another_order_than_the_alphabets_are_not_exchanged(tmp_path: Path) -> None:
+    scheme = prl.Scheme(
+        algo_factory=prl.PPO.create_factory(test_every=0),
+        actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(4,), normalize_observations=True),
+        storage_factory=prl.GAEBuffer.create_factory(size=16),
+        train_envs_factory=prl.VecEnv.create_factory(TwoParts),
+    )
+    with prl.Learner(scheme, 32, tmp_path / "run") as learner:
+        learner.run(progress=False)
+    loaded, trained_one = prl.load_policy(tmp_path / "run"), TrainedPolicy(scheme.algorithm)
+    rows = np.random.default_rng(0).uniform(-9, 9, (2, 50, 2)).astype(np.float32)
+    seen = {"prices": rows[0], "state": rows[1]}
+    probabilities = [policy.log_probability(seen, np.zeros(50, np.int64)) for policy in (loaded, trained_one)]
+    np.testing.assert_array_equal(*probabilities)
 
 
 class Halved(gym.ActionWrapper[Any, Any, Any]):
@@ -85,6 +121,8 @@ def test_a_policy_says_which_wrappers_its_actions_need(
     main()
     assert f"Warning: {acts}" in capsys.readouterr().out
     # It acts in the environment of the run, with its wrappers.
+    monkeypatch.setattr(user_modules, "_imported", dict(user_modules._imported))
+    monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "argv", ["", "evaluate", str(tmp_path / "run"), "--import", __name__])
     main()
     assert acts not in capsys.readouterr().out
@@ -319,6 +357,44 @@ def test_policies_are_loaded_without_the_modules_that_take_torch_seconds_to_impo
     runs = [str(finished(name)) for name in ("dqn", "sac", "iqn", "naf", "c51")]
     loaded = subprocess.run([sys.executable, "-c", code, *runs], capture_output=True, text=True, check=False)
     assert loaded.returncode == 0, loaded.stderr
+
+
+def test_a_loaded_policy_is_evaluated_in_its_runs_environment_or_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    envs = prl.VecEnv.create_factory(Counter, env_kwargs={"length": 3}, num_envs=2)
+    with prl.Learner(dqn_scheme(envs=envs), 20, tmp_path / "run") as learner:
+        learner.run()
+    policy = prl.load_policy(tmp_path / "run")
+    with monkeypatch.context() as before_import:
+        before_import.delitem(sys.modules, Counter.__module__)
+        with pytest.raises(prl.CompositionError, match="composed with the class or function Counter"):
+            policy.evaluate(episodes=2)
+    assert policy.evaluate(episodes=2).lengths == (3, 3)
+    longer = prl.VecEnv.create_factory(Counter, env_kwargs={"length": 4}, num_envs=2)
+    assert policy.evaluate(longer, episodes=3).lengths == (4, 4, 4)
+    assert policy.evaluate(lambda: Counter(length=5), 2).lengths == (5, 5)
+    with pytest.warns(RuntimeWarning, match="truncated after 2 steps"):
+        assert policy.evaluate(longer, 2, max_episode_steps=2).episodes_cut == 2
+    with pytest.raises(prl.CompositionError, match=r"TrainedPolicy\.evaluate: the policy has the observation"):
+        policy.evaluate("Pendulum-v1")
+    with pytest.raises(ValueError, match=r"TrainedPolicy\.evaluate: episodes must be at least 1, got 0"):
+        policy.evaluate(longer, 0)
+    with pytest.raises(prl.CompositionError, match="the policy was made of an algorithm"):
+        TrainedPolicy(policy.algorithm).evaluate()
+
+
+def test_evaluations_of_a_policy_are_those_of_the_command_and_leave_its_memory(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = prl.load_policy("zoo:ppo-cartpole")
+    first = policy(np.zeros(4, np.float32))
+    result = policy.evaluate(episodes=2, seed=3)
+    assert policy.evaluate(episodes=2, seed=3) == result
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "evaluate", "zoo:ppo-cartpole", "--episodes", "2", "--seed", "3"])
+    main()
+    assert f"mean return {result.mean_return:.2f}" in capsys.readouterr().out
+    assert policy(np.zeros(4, np.float32)) == first
 
 
 def test_a_policy_of_a_class_of_a_script_is_loaded_with_its_factory(tmp_path: Path) -> None:

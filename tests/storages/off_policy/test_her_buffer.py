@@ -311,12 +311,16 @@ def test_observations_without_goals_are_refused_and_do_not_fix_the_fields() -> N
     assert len(storage) == 1
 
 
-def test_compute_reward_must_return_one_reward_for_each_goal() -> None:
+def test_a_compute_reward_of_a_single_goal_is_refused_at_the_first_step() -> None:
     alone = SimpleNamespace(num_envs=1, compute_reward=lambda achieved_goal, desired_goal, info: -1.0)
     storage = HERBuffer.create_factory(size=5)("cpu", None, ALGORITHM, alone)
-    storage.insert_transition(GoalStream(1, np.random.default_rng(0)).step())
-    with pytest.raises(ValueError, match="compute_reward must return a reward for each of"):
-        list(storage.generate_batches(1, 8))
+    with pytest.raises(ValueError, match="compute_reward must return a reward for each of 2 pairs of goals"):
+        storage.insert_transition(GoalStream(1, np.random.default_rng(0)).step())
+    unused = HERBuffer.create_factory(size=5, her_ratio=0.0)("cpu", None, ALGORITHM, alone)
+    unused.insert_transition(GoalStream(1, np.random.default_rng(0)).step())
+    unused.update_storage_parameter("her_ratio", 1.0)
+    with pytest.raises(ValueError, match="compute_reward must return a reward for each of 8 pairs of goals"):
+        list(unused.generate_batches(1, 8))
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int8, np.bool_, np.float32])
@@ -335,11 +339,11 @@ def test_relabelled_rewards_are_not_truncated_to_integers(n_step: int, dtype: An
 def test_a_compute_reward_that_reads_info_raises_an_error_with_a_remedy() -> None:
     needy = SimpleNamespace(num_envs=2, compute_reward=lambda achieved, desired, info: info["distance"])
     storage = HERBuffer.create_factory(size=20, her_ratio=1.0)("cpu", None, ALGORITHM, needy)
-    storage.insert_transition(GoalStream(2, np.random.default_rng(0)).step())
     with pytest.raises(
         ValueError, match=r"compute_reward reads 'distance' from info, .*; otherwise give a her_function"
     ):
-        next(storage.generate_batches(1, 4))
+        storage.insert_transition(GoalStream(2, np.random.default_rng(0)).step())
+    assert len(storage) == 0
 
 
 @pytest.mark.parametrize(

@@ -240,11 +240,10 @@ def test_missing_and_unexpected_infos_raise_errors_that_name_them() -> None:
     with pytest.raises(SampleError, match="Info must be a dict of nothing, which info_keys names, got cost, may_end"):
         HERBuffer.create_factory(size=5)("cpu", None, ALGORITHM, envs).insert_transition(step)
     storage = HERBuffer.create_factory(size=5, info_keys=["may_end"], her_ratio=1.0)("cpu", None, ALGORITHM, envs)
-    storage.insert_transition(step | {INFO: {"may_end": step[INFO]["may_end"]}})
     with pytest.raises(
         ValueError, match="compute_reward reads 'cost' from info, which has may_end: add it to info_keys"
     ):
-        next(storage.generate_batches(1, 4))
+        storage.insert_transition(step | {INFO: {"may_end": step[INFO]["may_end"]}})
 
 
 def test_invalid_uses_of_her_terminated_are_refused() -> None:
@@ -253,11 +252,11 @@ def test_invalid_uses_of_her_terminated_are_refused() -> None:
     with pytest.raises(ValueError, match="keep_on_device must be False with her_terminated"):
         HERBuffer.create_factory(size=5, her_terminated=terminated, keep_on_device=True)
     storage = made(1, "goals")
-    storage.update_storage_parameter("her_terminated", lambda achieved, desired, info: True)
     storage.update_storage_parameter("her_ratio", 1.0)
     stream = Stream(1, np.random.default_rng(0))
     for _ in range(5):
         storage.insert_transition(stream.step())
+    storage.update_storage_parameter("her_terminated", lambda achieved, desired, info: True)
     with pytest.raises(ValueError, match="her_terminated must return a termination for each of 4 pairs of goals"):
         next(storage.generate_batches(1, 4))
     storage.update_storage_parameter("her_terminated", None)

@@ -33,6 +33,13 @@ def test_a_space_survives_a_round_trip_through_json(space: Any, shorten: Any) ->
     assert getattr(again, "choices", None) == getattr(space, "choices", None)
 
 
+def test_parts_keep_their_order_in_which_networks_read_them() -> None:
+    space = spaces.Dict(state=spaces.Discrete(3), prices=spaces.Dict(next=spaces.Discrete(2), last=spaces.Discrete(2)))
+    again: Any = space_from_data(json.loads(json.dumps(space_as_data(space))))
+    assert list(again) == ["state", "prices"]
+    assert list(again["prices"]) == ["next", "last"]
+
+
 @pytest.mark.parametrize(
     "data",
     [
