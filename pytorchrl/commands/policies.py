@@ -243,5 +243,5 @@ def _references(config: Mapping[str, Any]) -> tuple[float, float] | None:
 
 def _tell(played: Played | None) -> None:
     if played is not None:
-        what = "The beginning of an episode" if played.is_cut else "An episode"
-        tell(f"{what}, {counted(played.length, 'step')}, return {played.episode_return:.2f}")
+        what = "The beginning of an episode, of" if played.is_cut else "An episode of"
+        tell(f"{what} {counted(played.length, 'step')}, return {played.episode_return:.2f}")

@@ -237,7 +237,9 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     parts = make_parts(whole, needs_env=needs_env)
     has_size = "size" in {**file.get("storage", {}), **by_option["storage"]}
     data = data_of(settings, parts.algorithm.cls, has_size)
-    parts = replace(parts, named={kind: preset.settings.get(kind, {}).keys() - {"name"} for kind in KINDS})
+    # Without hyper-parameters of classes in whose place others were chosen.
+    of_preset = {kind: preset.settings.get(kind, {}).keys() & whole[kind].keys() for kind in KINDS}
+    parts = replace(parts, named=of_preset)
     changed = changed_settings(preset.settings, own) if preset.settings and data is None else []
     notices = [*preset.notices(own["env"]), *told_of_copies(parts, preset.settings, own)]
     if parts.envs is not None and (lost := lost_by_backend(parts.envs)) is not None:

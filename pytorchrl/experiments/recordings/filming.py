@@ -14,7 +14,6 @@ from gymnasium.envs.registration import load_env_creator
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.checks import InvalidEnvironmentError
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
-from pytorchrl.agent.envs.copies.lasting_state import layers_with
 from pytorchrl.agent.envs.copies.making import make_env, origin_of
 from pytorchrl.agent.envs.mujoco import refuse_without_display, render
 from pytorchrl.agent.envs.native.single import single_env
@@ -158,7 +157,7 @@ def play(
 ) -> Iterator[Played | None]:
     """Play episodes of the environment itself; yields None after each reset and step, and each episode that finished.
 
-    As in evaluations, the loss of a life does not end an episode that goes on after the reset, such as a game of Atari.
+    As in evaluations, the loss of a life ends no game of Atari: episodes of wrappers end with those of the environment.
 
     Args:
         algorithm: chooses the actions.
@@ -169,7 +168,6 @@ def play(
         explore: act with the exploration of the end of training, instead of deterministically.
     """
     policy = TrainedPolicy(algorithm, allow_nonfinite=True)
-    lives = layers_with(stage.env, "goes_on_at_reset")
     for number in seed.generate_state(episodes).tolist():
         policy.reset()
         observation, _ = stage.env.reset(seed=number)
@@ -179,18 +177,21 @@ def play(
         for step in range(1, 2**62):
             action = policy(observation, rewards=reward, deterministic=not explore, seed=number)
             observation, reward, terminated, truncated, _ = stage.env.step(action)
-            goes_on = any(layer.goes_on_at_reset for layer in lives)
-            has_ended = (terminated or truncated) and not goes_on
-            if has_ended or step >= longest:
-                finished = stage.recorder.take_finished()
-                running = (stage.recorder.episode_return, stage.recorder.length)
-                yield Played(*(finished[-1][:2] if finished else running), is_cut=not has_ended)
-                break
-            yield None
-            if goes_on:
+            finished, is_too_long = stage.recorder.take_finished(), step >= longest
+            if (terminated or truncated) and not finished and not is_too_long:
+                yield None
+                # A wrapper ended it; the reset tells whether the environment's own episode goes on.
                 policy.reset()
                 observation, _ = stage.env.reset()
                 reward = None
+                finished = stage.recorder.take_finished()
+                if not finished:
+                    continue
+            if finished or is_too_long:
+                running = (stage.recorder.episode_return, stage.recorder.length)
+                yield Played(*(finished[-1][:2] if finished else running), is_cut=not finished)
+                break
+            yield None
 
 
 def film(

@@ -140,24 +140,33 @@ def lost_by_backend(envs: Factory[VecEnv]) -> str | None:
     given = envs.hyper_parameters
     backend, env = str(given.get("backend")), given.get("env")
     settings = dict(given.get("env_kwargs") or {})
-    if backend not in _OF_BACKENDS or not (is_game(env) or is_game(f"ALE/{env}")):
+    if backend not in _CLIPPING or not (is_game(env) or is_game(f"ALE/{env}")):
         return None
-    clipping, of_returns = _OF_BACKENDS[backend]
-    flags = {name: True for name in ("episodic_life", clipping) if not settings.get(name)}
-    if not flags:
+    is_clipped = settings.get(_CLIPPING[backend]) or "ClipReward" in map(name_of_wrapper, given["wrappers"])
+    meanings = {"episodic_life": "the loss of a life ends no episode", "clipping": "rewards are not clipped"}
+    has = {"episodic_life": settings.get("episodic_life"), "clipping": is_clipped}
+    lacking = [name for name, is_there in has.items() if not is_there]
+    if not lacking:
         return None
-    meanings = {"episodic_life": "the loss of a life ends no episode", clipping: "rewards are not clipped"}
+    ways = {
+        "ale": {
+            "episodic_life": "episodic_life=True in env_kwargs ends one, and restarts the game",
+            "clipping": 'wrappers=[("ClipReward", {"min_reward": -1, "max_reward": 1})] clips what is learnt from',
+        },
+        "envpool": {
+            "episodic_life": "episodic_life=True in env_kwargs ends one",
+            "clipping": "reward_clip=True in env_kwargs clips them",
+        },
+    }[backend]
     return (
-        f"{'ALE' if backend == 'ale' else 'EnvPool'} preprocesses the games, by its own defaults: "
-        f"{' and '.join(meanings[name] for name in flags)}. env_kwargs={settings | flags} sets that{of_returns}."
+        f"{'ALE' if backend == 'ale' else 'EnvPool'} preprocesses the games itself: "
+        f"{' and '.join(meanings[name] for name in lacking)}; {', '.join(ways[name] for name in lacking)}"
+        f"{'; returns stay those of whole games' if backend == 'envpool' else ''}."
     )
 
 
-_OF_BACKENDS: Mapping[str, tuple[str, str]] = {
-    "ale": ("reward_clipping", "; returns are then of single lives, and of clipped rewards, in evaluations too"),
-    "envpool": ("reward_clip", "; returns are still those of whole games, with the games' own rewards"),
-}
-"""The setting that clips rewards, and what becomes of returns, by the library."""
+_CLIPPING: Mapping[str, str] = {"ale": "reward_clipping", "envpool": "reward_clip"}
+"""The setting that clips rewards, by the library that steps the games."""
 
 
 def whole_games(wrappers: Sequence[Any]) -> list[Any]:
