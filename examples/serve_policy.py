@@ -63,7 +63,9 @@ def service(run: Path, most_clients: int = 1_000) -> FastAPI:
     @app.get("/policy")
     async def describe() -> dict[str, Any]:
         spaces = {"observation_space": policy.observation_space, "action_space": policy.action_space}
-        described = {"algorithm": type(policy.algorithm).__name__, "has_memory": has_memory}
+        described: dict[str, Any] = {"algorithm": type(policy.algorithm).__name__, "has_memory": has_memory}
+        if policy.action_names:
+            described["action_names"] = list(policy.action_names)
         return described | {name: str(space) for name, space in spaces.items()}
 
     @app.post("/act")

@@ -207,10 +207,13 @@ def test_the_commands_of_the_guide_turn_a_folder_of_logs_into_a_policy(tmp_path:
     assert len(differences) == 4
     assert differences[-1] < 2 / 3, "two uniform actions differ by two thirds on average"
     assert any("test/normalized_score" in one for one in records)
-    assert "policy, fitted Q evaluation" in output[4]
-    assert "learnt from these episodes" not in output[4]
-    assert "Normalised score" in output[4]
+    assert "policy, fitted Q evaluation" in output[5]
+    assert "learnt from these episodes" not in output[5]
+    assert "Normalised score" in output[5]
     assert (tmp_path / "policy.pt2").is_file()
-    assert re.search(r"return -\d", output[5])
-    assert "From runs/logged/seed-1" in output[6]
+    assert re.search(r"return -\d", output[6])
+    assert "From runs/logged/seed-1" in output[7]
     assert prl.read_metrics(tmp_path / "runs" / "logged-online" / "seed-1" / "metrics.jsonl")[-1]["steps"] == 300
+    # Of the table, and of the merged one.
+    assert "From runs/stays/seed-1" in output[-1]
+    assert "all-stays.npz: 120 episodes" in output[-1]

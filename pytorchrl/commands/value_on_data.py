@@ -13,15 +13,17 @@ from pytorchrl.commands.shared import print_facts
 from pytorchrl.experiments import RunFolder
 from pytorchrl.experiments.policies.trained_policy import read_policy
 from pytorchrl.experiments.policies.value_from_data import Closeness, FitSettings, ValueFromData, value_from_data
-from pytorchrl.experiments.runs.composition import made_of
+from pytorchrl.experiments.runs.composition import check_action_names, made_of
 from pytorchrl.logging.bootstrap import Estimate
 from pytorchrl.logging.formats import counted
 from pytorchrl.scheme.dataset_factory import DatasetFactory
 from pytorchrl.terminal import tell
 from storages import ReplayBuffer
 from storages.datasets import About, SelectEpisodes
-from storages.datasets.dataset import ACTION_NAMES
+from storages.datasets.dataset import action_names_of
 
+_MOST_BEYOND = 0.5
+"""Share of the weights of rewards after the ends of episodes from which the values rest on fitted ones."""
 _FEW = 10
 """Effective episodes below which importance-weighted estimates are not shown."""
 
@@ -41,7 +43,7 @@ def evaluate_on_data(run: Path, data: str, select: str | None, settings: FitSett
     learnt = _learnt_from(config, data)
     chosen = _held_out(learnt) if select is None else _selection(select)
     dataset = DatasetFactory(ReplayBuffer.create_factory(size=None), data, chosen).dataset()
-    _refuse_other_names(algorithm, dataset.about, data)
+    _refuse_other_names(algorithm, config, dataset.about, data, run)
     episodes = [episode for episode in dataset if len(episode)]
 
     def tell_the_cost(seconds: float, fits: int) -> None:
@@ -139,7 +141,7 @@ def conclusions(
             f"close it is)."
         ]
     else:
-        said = [_comparison(found, unconstrained), *_unfinished(found)]
+        said = [_comparison(found, unconstrained), *_short(found), *_unfinished(found)]
     if learnt is not None and not _are_apart(learnt.select, chosen):
         said.append(
             "The run learnt from these episodes, which makes the policy's value too high. Hold some out: "
@@ -185,6 +187,19 @@ def _doubt(unconstrained: str) -> str:
     )
 
 
+def _short(found: ValueFromData) -> list[str]:
+    """Return that the values rest on what follows the ends of the episodes, if most of their weight does."""
+    if found.beyond_the_ends < _MOST_BEYOND:
+        return []
+    reach = "does not end" if found.gamma == 1 else f"reaches about {1 / (1 - found.gamma):.0f}"
+    return [
+        f"The episodes are short: {found.beyond_the_ends:.0%} of the weight of discounted rewards lies after their "
+        f"ends, {found.steps / found.episodes:.3g} steps on average, where a discount factor of {found.gamma:g} "
+        f"{reach}. 'data, their own policy' rests on a fitted value there, whose error is in no interval, and so does "
+        f"the difference: do not conclude from it. Record longer episodes."
+    ]
+
+
 def _unfinished(found: ValueFromData) -> list[str]:
     """Return that the fits have not ended, or are too short to tell, if so."""
     usual = FitSettings().updates_for(found.steps)
@@ -202,17 +217,19 @@ def _unfinished(found: ValueFromData) -> list[str]:
     ]
 
 
-def _refuse_other_names(algorithm: Algorithm, about: About, data: str) -> None:
-    """Refuse data whose actions have names, but not as many as the policy has actions.
+def _refuse_other_names(algorithm: Algorithm, config: Mapping[str, Any], about: About, data: str, run: Path) -> None:
+    """Refuse data whose actions have other names than those of the policy, or another number of names.
 
     Raises:
-        ValueError: they have.
+        CheckpointError: they have other names.
+        ValueError: they have more or fewer.
     """
-    names, space = about.further.get(ACTION_NAMES), algorithm.action_space
-    if names is not None and isinstance(space, spaces.Discrete) and len(names) != space.n:
+    names, space = action_names_of(about), algorithm.action_space
+    check_action_names(config, names, data, run)
+    if names and isinstance(space, spaces.Discrete) and len(names) != space.n:
         raise ValueError(
-            f"{data} numbers {len(names)} actions ({', '.join(names)}), and the policy has {space.n}; the texts of a "
-            f"table are numbered in their order, so convert one table with all episodes, and split it afterwards"
+            f"{data} numbers {len(names)} actions ({', '.join(names)}), and the policy has {space.n}; convert the "
+            f"table with --action-names and the names of all actions of the policy, in the order of their numbers"
         )
 
 

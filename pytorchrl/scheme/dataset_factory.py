@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import gymnasium as gym
 import numpy as np
@@ -24,6 +24,8 @@ from pytorchrl.run_files import RunFiles
 from storages.component.factory import Factory
 from storages.core.ring.layout import as_array, leaves, text
 from storages.datasets import Dataset, SelectedDataset, SelectEpisodes, fill, open_dataset, with_returns_to_go
+from storages.datasets.dataset import action_names_of
+from storages.datasets.values import refuse_nonfinite, step_of_episode
 from storages.episode import Episode
 from storages.errors import AmbiguousDataError, DatasetError
 from storages.saving import load_state_without_contents, state_without_contents
@@ -100,6 +102,8 @@ class DatasetFactory(Factory[Storage]):
                 f"{self.name}: {self.path} has {expected:,} transitions, the storage holds {capacity:,}; make it larger"
             )
         episodes: Iterable[Episode] = dataset
+        if not storage.allow_nonfinite:
+            episodes = _finite(episodes, self.path)
         choices = _choices_in(envs.action_space)
         if choices is not None:
             episodes = _within(choices, episodes, self.path, envs.action_space)
@@ -119,6 +123,10 @@ class DatasetFactory(Factory[Storage]):
                 f"of them in max_bytes={self.hyper_parameters.get('max_bytes')}; make it larger"
             )
 
+    def action_names(self) -> list[str]:
+        """Return the names of the data's discrete actions, in the order of their numbers; none without names."""
+        return action_names_of(self._opened().about)
+
     def spaces(self) -> Any:
         """Return the spaces of one environment of the data set.
 
@@ -129,8 +137,9 @@ class DatasetFactory(Factory[Storage]):
         if about.observation_space is None or about.action_space is None:
             raise DatasetError(
                 f"{self.path} does not contain the spaces of its observations and actions; give the scheme "
-                f"test_envs_factory (in commands --env), or write those of a run into the data: python -m pytorchrl "
-                f"data convert {shlex.quote(self.path)} with-spaces.npz --spaces-of RUN"
+                f"test_envs_factory (in commands --env), or write them into the data, by the bounds of the actions or "
+                f"from a run: python -m pytorchrl data convert {shlex.quote(self.path)} with-spaces.npz --action-low "
+                f"-1 --action-high 1, or --spaces-of RUN in place of both"
             )
         observation, action = (space_from_data(space) for space in (about.observation_space, about.action_space))
         return SimpleNamespace(observation_space=observation, action_space=action, num_envs=1, stacked_frames=0)
@@ -181,8 +190,14 @@ def from_dataset(
             episode; None for no such field.
 
     Raises:
+        TypeError: several data sets are given.
         ValueError: ``returns_to_go`` is not in [0, 1].
     """
+    if isinstance(given := cast("Any", path), list | tuple):
+        raise TypeError(
+            f"from_dataset: path must be that of one data set, got {len(given)}; write them into one: python -m "
+            f"pytorchrl data merge {shlex.join(map(str, given))} -o merged.npz"
+        )
     if returns_to_go is not None and not 0 <= returns_to_go <= 1:
         raise ValueError(f"from_dataset: returns_to_go must lie in [0, 1], got {returns_to_go!r}")
     return DatasetFactory(storage_factory, os.fspath(path), select, returns_to_go)
@@ -251,7 +266,8 @@ class LoadedData:
         if state.get("data") != self._sum():
             raise ValueError(
                 f"the source {self._name!r} is not what the run learnt from: {self._path} was changed, or is another "
-                f"data set; resume with the one that the run began with"
+                f"data set; resume with the one that the run began with, or begin a new run with its weights: train "
+                f"--from RUN --data ... (prl.start_from in a script)"
             )
         load_state_without_contents(self._storage, state)
 
@@ -283,6 +299,18 @@ def _choices_in(space: gym.Space[Any]) -> NDArray[np.int64] | None:
     return None
 
 
+def _finite(episodes: Iterable[Episode], path: str) -> Iterator[Episode]:
+    """Yield the episodes, whose observations, actions and rewards must be finite."""
+    for number, episode in enumerate(episodes):
+        try:
+            refuse_nonfinite(episode, number, step_of_episode, "; correct it, or leave the episode out")
+        except DatasetError as error:
+            raise DatasetError(
+                f"{path}: {error}. Networks make NaN of it; allow_nonfinite=True of the storage is for others"
+            ) from error
+        yield episode
+
+
 def _within(
     choices: NDArray[np.int64], episodes: Iterable[Episode], path: str, space: gym.Space[Any]
 ) -> Iterator[Episode]:
@@ -291,7 +319,8 @@ def _within(
         actions = np.asarray(episode.fields[ACT])
         # Actions of another shape are refused by the storage.
         has_shape = actions.shape[1:] == choices.shape
-        wrong = ((actions < 0) | (actions >= choices)).reshape(len(actions), -1).any(1) if has_shape else np.zeros(1)
+        outside = (actions < 0) | (actions >= choices) | (actions != np.floor(actions)) if has_shape else np.zeros(1)
+        wrong = outside.reshape(len(outside), -1).any(1)
         if wrong.any():
             step = int(wrong.argmax())
             raise DatasetError(

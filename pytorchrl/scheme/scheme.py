@@ -211,9 +211,13 @@ class Scheme(Answering, Closing):
             for name, factory in sources.items()
         }
         """The sources' objects whose state is in checkpoints."""
+        self.action_names = _action_names_in(sources)
+        """Names of discrete actions in the data, in the order of their numbers; none without names."""
+        named = {"action_names": self.action_names} if self.action_names else {}
         self.config["spaces"] = {
             "observation": compact(space_as_data(self.actor.observation_space)),
             "action": compact(space_as_data(self.actor.action_space)),
+            **named,
         }
 
     def _seed_parts(self) -> None:
@@ -463,3 +467,23 @@ class Scheme(Answering, Closing):
 
     def _seed_of(self, *purpose: int) -> np.random.SeedSequence:
         return seed_of(self.run_seed, *purpose)
+
+
+def _action_names_in(sources: Mapping[str, Factory[Storage]]) -> list[str]:
+    """Return the names of discrete actions in the data sets of all sources; none where none has names.
+
+    Raises:
+        CompositionError: two number their actions differently.
+    """
+    found: dict[str, list[str]] = {}
+    for factory in sources.values():
+        if isinstance(factory, DatasetFactory) and (names := factory.action_names()):
+            found[factory.path] = names
+    for path, names in found.items():
+        first, others = next(iter(found.items()))
+        if names != others:
+            raise CompositionError(
+                f"Scheme: {first} and {path} number their actions differently, {', '.join(others)} and "
+                f"{', '.join(names)}; convert both with the same --action-names"
+            )
+    return next(iter(found.values()), [])

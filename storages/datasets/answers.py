@@ -33,7 +33,10 @@ class FlatNames:
         log_probabilities: the logarithm of the probability, or density, with which the policy that made the data took
             its action (N,); it becomes the field LOGP.
         probabilities: the probabilities of all n actions of a discrete space under that policy (N, n), in the order of
-            their numbers, or that of the action taken (N,); they become the field ACTPROBS.
+            their numbers, or that of the action taken (N,); they become the field ACTPROBS. Columns that are named
+            after the texts of actions are ordered by these.
+        step: a number that grows by the same amount from each step of an episode to the next, such as that of a week;
+            an episode is cut where it does not.
     """
 
     observations: str = "observations"
@@ -48,6 +51,7 @@ class FlatNames:
     episode: str | None = None
     log_probabilities: str | None = None
     probabilities: str | None = None
+    step: str | None = None
 
     def named(self) -> dict[str, str]:
         """Return the names that are not None, by argument name."""
@@ -67,6 +71,7 @@ class Answers:
         rewards: name of the array of rewards; "none" for a file without any, whose rewards are read as 0.
         first_action: the number of the first choice of discrete actions, which are counted from 0 elsewhere.
         leave_out: names of parts of the observations that are not read.
+        action_names: names of discrete actions, in the order of their numbers, which are texts in the file or numbers.
 
     Raises:
         DatasetError: a number is not valid.
@@ -80,6 +85,7 @@ class Answers:
     rewards: str | None = None
     first_action: int | None = None
     leave_out: tuple[str, ...] = ()
+    action_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.ends not in (None, "unknown", "terminated", "truncated"):

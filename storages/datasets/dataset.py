@@ -93,8 +93,18 @@ class Dataset(ABC):
         """Number of transitions in all episodes."""
         return sum(self._lengths)
 
+    def place(self, number: int, step: int) -> str:
+        """Return the place in the file of a step of an episode, both counted from 0, for errors."""
+        return f"step {step} of episode {number}"
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {len(self)} episodes, {self.steps} steps)"
+
+
+def action_names_of(about: About) -> list[str]:
+    """Return the names of discrete actions in the order of their numbers; none where they have no names."""
+    names = about.further.get(ACTION_NAMES)
+    return [str(name) for name in names] if isinstance(names, list | tuple) else []
 
 
 def require_same_fields(episodes: Iterable[Episode]) -> Iterator[Episode]:

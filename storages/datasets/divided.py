@@ -1,7 +1,7 @@
 """Data sets with arrays of their own for each episode."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from storages.datasets.answers import Answers
 from storages.datasets.columns import as_columns, check_actions, read_actions
 from storages.datasets.dataset import About, Dataset
+from storages.datasets.episode_bounds import last_steps_left_out
 from storages.datasets.flat import as_observations
 from storages.episode import Episode
 from storages.errors import DatasetError
@@ -95,7 +96,17 @@ class DividedDataset(Dataset):
         for one in episodes:
             one.check()
             check_actions(one.actions, answers, path)
-        self._arrays, self._answers = [one for one in episodes if len(one)], answers
+        self.left_out = last_steps_left_out(
+            np.array([len(one.actions) for one in episodes], np.int64),
+            np.array([one.terminated for one in episodes], np.bool_),
+            np.array([not one.has_final for one in episodes], np.bool_),
+        )
+        cut = self.left_out.of_terminated
+        read = [
+            replace(one, terminated=False, truncated=True) if is_cut else one
+            for one, is_cut in zip(episodes, cut, strict=True)
+        ]
+        self._arrays, self._answers = [one for one in read if len(one)], answers
         self._lengths = [len(one) for one in self._arrays]
 
     def _episodes(self) -> Iterator[Episode]:

@@ -1,7 +1,8 @@
 """Bounds of the episodes in flat arrays, from flags, numbers of episodes, a time limit and next observations."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class EpisodeBounds:
         following: the same after each step; None if they are not recorded.
         names: what the arrays are called.
         answers: what the user says.
-        arrays: all arrays of the file by name, for errors.
+        arrays: all arrays of the file by name, for errors and for the texts of episodes.
 
     Raises:
         AmbiguousDataError: it is unknown where episodes end.
@@ -49,7 +50,7 @@ class EpisodeBounds:
         following: Mapping[str, Any] | None,
         names: FlatNames,
         answers: Answers,
-        arrays: Mapping[str, Any],
+        arrays: Any,
     ) -> None:
         named = names.named()
         count = len(next(iter(observations.values())))
@@ -69,7 +70,14 @@ class EpisodeBounds:
         if "episode_starts" in flags:
             bounds[:-1] |= flags["episode_starts"][1:]
         if "episode" in roles:
-            bounds[:-1] |= _changes(np.asarray(roles["episode"][:]), f"{path}: {named['episode']}")
+            texts = arrays.labels(named["episode"]) if named["episode"] in getattr(arrays, "texts", ()) else None
+            bounds[:-1] |= _changes(np.asarray(roles["episode"][:]), f"{path}: {named['episode']}", texts)
+        self.gaps = 0
+        """Number of episodes that are cut, as the numbers of their steps leave some out."""
+        if "step" in roles:
+            gaps = _gaps(np.asarray(roles["step"][:]), bounds | terminals, f"{path}: {named['step']}")
+            self.gaps = int(gaps.sum())
+            bounds[:-1] |= gaps
         truncated = bounds.copy()
         last = bounds | terminals
         last[-1:] = True
@@ -104,16 +112,67 @@ class EpisodeBounds:
         ending = np.flatnonzero(last)
         first = np.concatenate([[0], ending[:-1] + 1]).astype(np.int64)[: len(ending)]
         terminated = terminals[ending]
+        lacks_final = ~last_rows[ending] if following is None else np.zeros(len(ending), np.bool_)
+        self.left_out = last_steps_left_out(ending + 1 - first, terminated, lacks_final)
+        """The last steps that are not read, as no next observation is recorded."""
+        cut = self.left_out.of_terminated
+        terminated = terminated & ~cut
         # A step without its next observation is of no use, unless it is terminal.
-        shortened = last_rows[ending] | (~terminated if following is None else False)
+        shortened = last_rows[ending] | self.left_out.of_others | cut
         kept = ending + 1 - shortened - first > 0
         self.first: NDArray[np.int64] = first[kept]
         self.end: NDArray[np.int64] = (ending + 1 - shortened)[kept]
         self.terminated = terminated[kept]
         # A flag of a time limit stays true beside a termination; another bound says nothing then.
-        self.truncated: NDArray[np.bool_] = (timeouts | (truncated & ~terminals))[ending][kept]
+        self.truncated: NDArray[np.bool_] = ((timeouts | (truncated & ~terminals))[ending] | cut)[kept]
         self.recorded_further: NDArray[np.bool_] = shortened[kept]
         """Whether the last row is no step, and its observation is the final one."""
+
+
+@dataclass(frozen=True)
+class LastSteps:
+    """Last steps of episodes that are not read, by episode: arrays (episodes,)."""
+
+    of_others: NDArray[np.bool_]
+    """Of episodes that did not terminate, and whose final observation is not recorded."""
+    of_terminated: NDArray[np.bool_]
+    """Of episodes that terminated, which are read as truncated before it."""
+    kept: int
+    """Number of last steps that are read although their next observation is not recorded: they terminated."""
+
+
+def last_steps_left_out(
+    lengths: NDArray[np.int64], terminated: NDArray[np.bool_], lacks_final: NDArray[np.bool_]
+) -> LastSteps:
+    """Return the last steps to leave out, where final observations are not recorded.
+
+    The last step of an episode that did not terminate is of no use. If all terminal ones were read, terminations would
+    be more frequent in what is read than they were: at the end of a recording of fixed length, all steps would be
+    terminal. So of the terminal steps with number t of their episodes, the same share is left out as of the others
+    with number t; the share of terminations at each t is then as it was. Fewer than ten others tell no share.
+
+    Args:
+        lengths: of the episodes, (episodes,).
+        terminated: whether each terminated.
+        lacks_final: whether its final observation is not recorded.
+    """
+    others, candidates = lacks_final & ~terminated, lacks_final & terminated
+    size = int(lengths.max(initial=0)) + 1
+    dropped = np.bincount(lengths[others], minlength=size)
+    # Episodes that are longer than t have a step t with a next observation.
+    longer = len(lengths) - np.cumsum(np.bincount(lengths, minlength=size))
+    read = longer + np.bincount(lengths[~others & ~terminated], minlength=size)
+    share = np.where(dropped >= _FEWEST, dropped / np.maximum(dropped + read, 1), 0.0)
+    # At equal distances in the order of the file, so that the same steps are left out every time.
+    due = np.cumsum(np.where(candidates, share[lengths], 0.0))
+    rounded = np.ceil(due - 0.5 - _ROUNDING)
+    of_terminated: NDArray[np.bool_] = candidates & (np.diff(rounded, prepend=0.0) > 0)
+    return LastSteps(others, of_terminated, int((candidates & ~of_terminated).sum()))
+
+
+_FEWEST = 10
+"""Number of others whose last step has a number, from which the share is taken."""
+_ROUNDING = 1e-9
 
 
 def _are_ends_known(flags: Mapping[str, Any], roles: Mapping[str, Any], answers: Answers, names: FlatNames) -> bool:
@@ -156,26 +215,67 @@ def _flags(array: Any, where: str) -> NDArray[np.bool_]:
     return flags
 
 
-def _changes(numbers: Any, where: str) -> NDArray[np.bool_]:
+def _changes(numbers: Any, where: str, texts: Sequence[str] | None) -> NDArray[np.bool_]:
     """Return whether the next row (N - 1,) is of another episode.
 
+    Args:
+        numbers: of the episodes (N,).
+        where: the file and the column.
+        texts: those of the numbers, where the column is text.
+
     Raises:
-        DatasetError: the rows of an episode are not next to each other, or there is not one number per row.
+        DatasetError: the rows of an episode are not next to each other, a row has none, or there is not one number
+            per row.
     """
     if numbers.size != len(numbers):
         raise DatasetError(f"{where} has shape {numbers.shape}, not one number per step")
     numbers = numbers.reshape(-1)
     if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
-        raise DatasetError(f"{where} is {numbers[~np.isfinite(numbers)][0]} somewhere, which numbers no episode")
+        row = int((~np.isfinite(numbers)).argmax())
+        raise DatasetError(f"{where} is {numbers[row]} in row {row}, which numbers no episode")
+    if texts is not None and "" in texts:
+        row = int((numbers == texts.index("")).argmax())
+        raise DatasetError(f"{where} is empty in row {row}; fill in of which episode the row is, or leave the row out")
     changes: NDArray[np.bool_] = numbers[1:] != numbers[:-1]
-    runs = np.concatenate([numbers[:1], numbers[1:][changes]])
-    distinct, counts = np.unique(runs, return_counts=True)
-    if (counts > 1).any():
+    begins = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(changes) + 1])[: len(numbers)]
+    _, first = np.unique(numbers[begins], return_index=True)
+    if len(first) < len(begins):
+        again = int(np.setdiff1d(np.arange(len(begins)), first)[0])
+        number = numbers[begins[again]]
+        shown = number if texts is None else repr(texts[int(number)])
         raise DatasetError(
-            f"{where} is {distinct[counts > 1][0]} in rows that are apart; sort the rows by episode, and give each "
-            f"episode a number of its own"
+            f"{where} is {shown} again in row {begins[again]}, after rows of other episodes; sort the rows by episode "
+            f"and then by time, and give each episode a number of its own"
         )
     return changes
+
+
+def _gaps(steps: Any, last: NDArray[np.bool_], where: str) -> NDArray[np.bool_]:
+    """Return where the number of a step and that of the next row (N - 1,) are not those of successive steps.
+
+    Args:
+        steps: the numbers (N,).
+        last: whether a row is the last one of its episode (N,).
+        where: the file and the column.
+
+    Raises:
+        DatasetError: the numbers decrease or stay in an episode, or there is not one per row.
+    """
+    if steps.size != len(steps):
+        raise DatasetError(f"{where} has shape {steps.shape}, not one number per step")
+    steps = steps.reshape(-1)
+    # Unsigned numbers have no negative differences.
+    growth = np.diff(steps.astype(np.float64 if steps.dtype.kind == "f" else np.int64))
+    inside = ~last[:-1]
+    if (wrong := inside & ~(growth > 0)).any():
+        row = int(wrong.argmax())
+        raise DatasetError(
+            f"{where} is {steps[row + 1]} in row {row + 1}, after {steps[row]} in the same episode; sort the rows of "
+            f"each episode by it, and leave out repeated ones"
+        )
+    usual = np.median(growth[inside]) if inside.any() else 1
+    gaps: NDArray[np.bool_] = inside & ~np.isclose(growth, usual)
+    return gaps
 
 
 def _steps_in(last: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -2,7 +2,8 @@
 
 Such data sets mark the ends of episodes, but may lack their final observations. The last step of an episode without a
 final observation is left out, unless it is terminal: then nothing is bootstrapped from the final observation, so that
-the one before it takes its place, and ``facts`` have "last_observation": "not recorded".
+the one before it takes its place, and ``facts`` have "last_observation": "not recorded". Of terminal steps, the same
+share is left out as of others at the same place (:func:`~storages.datasets.episode_bounds.last_steps_left_out`).
 """
 
 import math
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from storages.datasets.action_names import named_actions, refuse_beyond
 from storages.datasets.answers import Answers
 from storages.datasets.columns import as_columns, check_actions, find_array, parts_of, read_actions
 from storages.datasets.dataset import ACTION_NAMES, About, Dataset
@@ -23,7 +25,17 @@ from storages.errors import DatasetError
 from storages.transition import ACT, ACTPROBS, REW, Array
 
 FLAT_ANSWERS = frozenset(
-    {"names", "ends", "timeouts", "max_episode_steps", "episode", "rewards", "first_action", "leave_out"}
+    {
+        "names",
+        "ends",
+        "timeouts",
+        "max_episode_steps",
+        "episode",
+        "rewards",
+        "first_action",
+        "leave_out",
+        "action_names",
+    }
 )
 
 
@@ -52,8 +64,9 @@ class FlatDataset(Dataset):
     def __init__(self, path: Path, arrays: Mapping[str, Any], answers: Answers) -> None:
         super().__init__(path, About())
         names = with_dones(names_in(arrays, answers, path), arrays, answers)
+        _refuse_texts(path, names.named(), arrays)
+        acting, names = named_actions(arrays, names, answers, path)
         named = names.named()
-        _refuse_texts(path, named, arrays)
         found = {key: find_array(arrays, name, path) for key, name in named.items()}
         self._observations = parts_of(found.pop("observations"), answers.leave_out, path)
         following = found.pop("next_observations", None)
@@ -62,22 +75,25 @@ class FlatDataset(Dataset):
         self._probabilities = {field: found[key] for key, field in PROBABILITIES.items() if key in found}
         self._answers = answers
         self._check_lengths(found, named)
-        self.action_names: list[str] = []
-        """The texts of the actions, in the order of their numbers; empty where actions are numbers."""
-        if named["actions"] in getattr(arrays, "texts", ()):
-            if answers.first_action is not None:
-                raise DatasetError(
-                    f"{path}: {named['actions']} is text, whose texts are numbered from 0; leave out first_action="
-                )
-            self.action_names = _labels(arrays, named["actions"])
+        self.action_names = list(acting.names)
+        """The names of the actions, in the order of their numbers; empty where they have none."""
+        self.rare_actions = acting.rare
+        """Texts of actions that few rows have."""
+        if acting.numbers is not None:
+            self._actions = acting.numbers
         check_actions(self._actions, answers, path)
         self.about = self._described()
         self._check_probabilities(named)
-        flags = {key: array for key, array in found.items() if key in (*FLAGS, "episode")}
+        flags = {key: array for key, array in found.items() if key in (*FLAGS, "episode", "step")}
         self._bounds = EpisodeBounds(path, flags, self._observations, self._following, names, answers, arrays)
         self._lengths = (self._bounds.end - self._bounds.first).tolist()
+        self.left_out, self.gaps = self._bounds.left_out, self._bounds.gaps
         self.unused = unused_in(arrays, named.values())
         """Names of arrays that are not read."""
+
+    def place(self, number: int, step: int) -> str:
+        """Return the row of a step, counted from 0."""
+        return f"row {int(self._bounds.first[number]) + step}"
 
     def _check_lengths(self, found: Mapping[str, Any], named: Mapping[str, str]) -> None:
         parts = {named["observations"]: self._observations, named.get("next_observations", ""): self._following or {}}
@@ -111,6 +127,9 @@ class FlatDataset(Dataset):
             shape = tuple(self._probabilities[field].shape)
             numbers = math.prod(shape[1:])
             of_all = actions["n"] if key == "probabilities" and actions is not None else 1
+            if actions is not None and key == "probabilities" and 1 < numbers < of_all:
+                first = self._answers.first_action or 0
+                refuse_beyond(self._actions, numbers, f"{self.path}: {named['actions']}", first)
             if numbers not in (1, of_all):
                 beside = f", or {of_all} for the probabilities of all actions" if of_all > 1 else ""
                 raise DatasetError(
@@ -130,6 +149,8 @@ class FlatDataset(Dataset):
         """Return the spaces of discrete actions and their observations, inferred from the values."""
         actions = self._actions
         if actions.dtype.kind not in "iu" or math.prod(actions.shape) != len(actions) or not len(actions):
+            if self.action_names:
+                raise DatasetError(f"{self.path} has no discrete actions, to which action_names= applies; leave it out")
             return About()
         seen, taken = WrittenSpace(None, "observations"), WrittenSpace(None, "actions")
         taken.add({"": read_actions(actions[:], self._answers)})
@@ -143,6 +164,13 @@ class FlatDataset(Dataset):
         )
         further = {ACTION_NAMES: self.action_names} if self.action_names else {}
         space, probabilities = dict(taken.space()), self._probabilities.get(ACTPROBS)
+        if self.action_names:
+            if space["n"] > len(self.action_names):
+                raise DatasetError(
+                    f"{self.path} has the action {space['n'] - 1}, counted from 0, and action_names= are "
+                    f"{len(self.action_names)} names, {', '.join(self.action_names)}; name all actions"
+                )
+            space["n"] = len(self.action_names)
         if probabilities is not None and not self.action_names:
             # The last actions may never have been taken.
             space["n"] = max(space["n"], math.prod(probabilities.shape[1:]))
@@ -180,13 +208,7 @@ class FlatDataset(Dataset):
             )
 
 
-def _labels(arrays: Any, column: str) -> list[str]:
-    """Return the distinct texts of a table's column of text, sorted."""
-    labels: list[str] = arrays.labels(column)
-    return labels
-
-
-def _refuse_texts(path: Path, named: Mapping[str, str], arrays: Mapping[str, Any]) -> None:
+def _refuse_texts(path: Path, named: Mapping[str, str], arrays: Any) -> None:
     """Refuse columns of text in places of numbers, and say how they become numbers.
 
     Raises:
@@ -199,7 +221,7 @@ def _refuse_texts(path: Path, named: Mapping[str, str], arrays: Mapping[str, Any
         for column in (part.strip() for part in name.split(",")):
             if column not in texts:
                 continue
-            values = [value for value in _labels(arrays, column) if value]
+            values = [value for value in arrays.labels(column) if value]
             example = values[0] if values else ""
             shown = ", ".join(map(repr, values[:_MOST_TEXTS])) + (" and others" if len(values) > _MOST_TEXTS else "")
             as_numbers = (

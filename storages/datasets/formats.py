@@ -18,6 +18,7 @@ from storages.datasets.minari_files import LAYOUTS
 from storages.datasets.tables import SUFFIXES as TABLE_SUFFIXES
 from storages.datasets.tables import LeRobotDataset, TableDataset, is_lerobot
 from storages.datasets.untrusted import damage_named, open_hdf5
+from storages.datasets.values import with_possible_values
 from storages.episode import Episode
 from storages.errors import DatasetError
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
@@ -57,6 +58,7 @@ def open_dataset(
     rewards: str | None = None,
     first_action: int | None = None,
     leave_out: Sequence[str] = (),
+    action_names: Sequence[str] = (),
 ) -> Dataset:
     """Open a data set: Minari's, LeRobot's, HDF5, ``.npz``, CSV or Parquet files, or the directory of a storage.
 
@@ -74,6 +76,8 @@ def open_dataset(
         rewards: name of the array of rewards; "none" for a file without any, whose rewards are read as 0.
         first_action: the number of the first choice of discrete actions in flat arrays; it is subtracted.
         leave_out: names of parts of observations that are not read.
+        action_names: names of the discrete actions of flat arrays, in the order of their numbers. Texts of a column are
+            numbered in this order, instead of the alphabetical one; some of them need not occur.
 
     Raises:
         AmbiguousDataError: the file leaves open what its arrays mean, or where episodes end; the text names the
@@ -82,7 +86,9 @@ def open_dataset(
             file and a remedy.
     """
     place = Path(path)
-    answers = Answers(names, ends, timeouts, max_episode_steps, episode, rewards, first_action, tuple(leave_out))
+    answers = Answers(
+        names, ends, timeouts, max_episode_steps, episode, rewards, first_action, tuple(leave_out), tuple(action_names)
+    )
     if not place.exists():
         raise DatasetError(f"{place} does not exist")
     opening = _opening(place)
@@ -183,6 +189,7 @@ def write_dataset(
     *,
     format: str | None = None,  # noqa: A002
     about: About | None = None,
+    allow_nonfinite: bool = False,
 ) -> Written:
     """Write episodes as a data set, atomically.
 
@@ -191,12 +198,16 @@ def write_dataset(
         episodes: the episodes, read one by one, all with the same fields.
         format: one of :data:`FORMATS`; if None, "npz" for a path that ends in ``.npz``, else "minari-hdf5".
         about: the metadata; if it has no id, one is made from the path.
+        allow_nonfinite: whether observations, actions and rewards may hold NaN and infinity, which storages refuse
+            unless they have the same hyper-parameter.
 
     Raises:
-        DatasetError: the path exists, the format is unknown, or an episode has other fields, shapes or dtypes than
-            the first. Nothing is left behind.
+        DatasetError: the path exists, the format is unknown, an episode has other fields, shapes or dtypes than
+            the first, or a value that cannot be: NaN, an action that is not in the Discrete, MultiDiscrete or
+            MultiBinary space of ``about``, or one that was taken with a probability of zero. Nothing is left behind.
     """
     place, about = Path(path), about or About()
+    possible = with_possible_values(episodes, about.action_space, allow_nonfinite=allow_nonfinite)
     chosen = format_for(place, format)
     if about.dataset_id is not None:
         minari.refuse_malformed(about.dataset_id)
@@ -205,9 +216,9 @@ def write_dataset(
     try:
         written = unfinished / place.name
         if chosen == "npz":
-            lengths = npz.write(written, require_same_fields(episodes), about)
+            lengths = npz.write(written, require_same_fields(possible), about)
         else:
-            lengths = minari.write(written, require_same_fields(episodes), about, chosen.removeprefix("minari-"))
+            lengths = minari.write(written, require_same_fields(possible), about, chosen.removeprefix("minari-"))
         refuse_to_overwrite(place)
         written.rename(place)
     except DatasetError as error:

@@ -205,7 +205,7 @@ def test_parts_that_the_command_cannot_create_are_named() -> None:
 def test_a_class_of_a_script_is_not_mistaken_for_the_toolkits_class_of_the_same_name(tmp_path: Path) -> None:
     own = type("DQN", (prl.DQN,), {"__module__": "__main__"})
     scheme = dqn_scheme()
-    scheme.factories = (own.create_factory(),)  # type: ignore[attr-defined]
+    scheme.factories = (own.create_factory(), *scheme.factories[1:])  # type: ignore[attr-defined]
     prl.Learner(scheme, 60, tmp_path / "run").run()
     # In another process, only the toolkit's class has this name.
     own.__name__ = "Other"

@@ -163,7 +163,9 @@ def description_of(run: Path) -> dict[str, Any]:
             kind: {"name": config[kind]["name"]} | made_of(config[kind]).hyper_parameters
             for kind in ("algorithm", "actor")
         }
-        envs = envs_of(config, run).hyper_parameters
+        has_none = config.get("train_envs") is None and config.get("test_envs") is None
+        # A run that learnt from data alone goes on with data alone, unless --env names an environment.
+        envs: Mapping[str, Any] = {} if has_none else envs_of(config, run).hyper_parameters
     return parts | {"env": {"name" if name == "env" else name: value for name, value in envs.items()}}
 
 

@@ -130,6 +130,10 @@ def storage_class(description: Mapping[str, Any], algorithm: type[Algorithm]) ->
     return chosen
 
 
+_ALL_BUT_INITIALS = re.compile("[^A-Z]")
+"""All but the upper-case letters, which are the initials of a class name."""
+
+
 def part_named(kind: type[Any], name: str) -> type[Any]:
     """Find a class by its name or short name: "per" and "per-buffer" mean PERBuffer, "off-policy" OffPolicyActor.
 
@@ -145,8 +149,11 @@ def part_named(kind: type[Any], name: str) -> type[Any]:
     found |= {_key(cls.__name__): cls for cls in _concrete(kind)}
     if _key(name) in found:
         return found[_key(name)]
-    near = difflib.get_close_matches(_key(name), found, n=1)
-    hint = f"; did you mean {found[near[0]].__name__}?" if near else ""
+    near = [found[key].__name__ for key in difflib.get_close_matches(_key(name), found, n=1)]
+    # BC is the name of behaviour cloning in papers.
+    initials = [each for each in names_of(kind) if _key(_ALL_BUT_INITIALS.sub("", each)) == _key(name)]
+    near = initials or near
+    hint = f"; did you mean {near[0]}?" if near else ""
     names = ", ".join(names_of(kind))
     raise CompositionError(f"there is no {kind.__name__.lower()} {name!r}{hint} (choose from {names})")
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from pytorchrl.agent.envs.spaces import space_as_data
+from pytorchrl.commands.data.action_bounds import Bound, with_action_bounds
 from pytorchrl.commands.data.shared import (
     NO_ANSWERS,
     AsOptions,
@@ -24,9 +25,10 @@ from pytorchrl.commands.data.shared import (
 from pytorchrl.commands.shared import check_counts, check_seed
 from pytorchrl.experiments.policies.trained_policy import read_policy
 from pytorchrl.logging.bars import watched
+from pytorchrl.logging.formats import counted
 from pytorchrl.logging.pictures.dataset_plot import plot_dataset, refuse_other_suffix
 from pytorchrl.logging.pictures.dataset_sample import data_warnings, sample_of
-from pytorchrl.logging.tables.dataset_report import dataset_report, datasets_table, numbered_actions
+from pytorchrl.logging.tables.dataset_report import dataset_report, datasets_table, left_out_of, numbered_actions
 from pytorchrl.terminal import TextConsole, tell
 from storages.datasets import (
     Dataset,
@@ -39,6 +41,8 @@ from storages.datasets import (
     return_of,
     succeeded,
 )
+from storages.datasets.dataset import action_names_of
+from storages.datasets.values import with_possible_values
 from storages.errors import DatasetError
 
 _MOST_NAMES = 12
@@ -78,10 +82,12 @@ def show(
     report = dataset_report(dataset, watched(dataset, f"Reading {path}", len(dataset), "episodes"))
     console = TextConsole(record=output is not None)
     console.print(report)
+    if not dataset.steps:
+        return
+    sample = sample_of(dataset, watched(dataset, f"Looking at {path}", len(dataset), "episodes"))
+    for complaint in data_warnings(sample, dataset.about.action_space, action_names_of(dataset.about)):
+        tell(f"Warning: {complaint}")
     if output is not None:
-        sample = sample_of(dataset, watched(dataset, f"Drawing {path}", len(dataset), "episodes"))
-        for complaint in data_warnings(sample, dataset.about.action_space):
-            tell(f"Warning: {complaint}")
         tell(f"Picture: {plot_dataset(dataset, sample, output, console.export_text())}")
 
 
@@ -90,6 +96,9 @@ def convert(
     output: Output,
     format: Format = None,  # noqa: A002
     spaces_of: Run = None,
+    action_low: Bound = None,
+    action_high: Bound = None,
+    allow_nonfinite: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     answers: AsOptions = NO_ANSWERS,
 ) -> None:
     """Write a data set, a table of steps, or what a storage holds, in another format.
@@ -101,33 +110,55 @@ def convert(
         format: of the output; npz where its name ends in .npz, else minari-hdf5.
         spaces_of: a run, or a file of its weights, whose spaces of observations and actions the output gets, so that
             it is trained from without an environment; the source's, unless given.
+        action_low: the smallest continuous action, one number or one for each component, for a source without spaces:
+            with it the output has some, of observations without bounds, and needs no environment either.
+        action_high: the largest.
+        allow_nonfinite: keep NaN and infinity, which are refused otherwise.
         answers: what the source leaves open.
     """
     format_for(output, format)
     dataset = opened(source, answers)
     for sentence in reading_of(dataset):
         tell(sentence)
-    if spaces_of is None:
-        write(output, dataset, len(dataset), format, dataset.about)
-    else:
+    about, read, total = dataset.about, iter(dataset), len(dataset)
+    if action_low is not None or action_high is not None:
+        if spaces_of is not None:
+            raise ValueError("--spaces-of gives the bounds of actions; leave out --action-low and --action-high")
+        about, read = with_action_bounds(dataset, action_low, action_high)
+    space = about.action_space if spaces_of is None else None
+    episodes = with_possible_values(read, space, allow_nonfinite=allow_nonfinite, place=dataset.place)
+    if spaces_of is not None:
         policy = read_policy(spaces_of)
         about = replace(
-            dataset.about,
+            about,
             observation_space=space_as_data(policy.observation_space),
             action_space=space_as_data(policy.action_space),
         )
-        episodes = in_spaces(dataset, policy.observation_space, policy.action_space, str(source))
-        write(output, episodes, len(dataset), format, about)
+        episodes = in_spaces(episodes, policy.observation_space, policy.action_space, str(source), dataset.place)
+    write(output, episodes, total, format, about, allow_nonfinite)
 
 
 def reading_of(dataset: Dataset) -> list[str]:
     """Return how the columns of a table or of flat arrays are read, as far as it is not said by their user."""
     said, actions = [], numbered_actions(dataset.about)
     if actions:
-        said.append(f"The actions are texts, numbered in their order: {', '.join(actions)}")
+        said.append(f"The actions have the numbers {', '.join(actions)}")
+    for rare in getattr(dataset, "rare_actions", ()):
+        times = "once" if rare.count == 1 else f"{rare.count} times"
+        said.append(
+            f"Warning: the action {rare.name!r} occurs {times}, first in row {rare.row}, and counts as one of "
+            f"{len(actions)}. If it is a typing error, correct it; --action-names refuses others than it names"
+        )
+    if gaps := getattr(dataset, "gaps", 0):
+        said.append(f"Cut: {counted(gaps, 'episode')} where steps are missing, as the numbers of steps say")
     if unused := getattr(dataset, "unused", ()):
         more = f" and {len(unused) - _MOST_NAMES} more" if len(unused) > _MOST_NAMES else ""
         said.append(f"Not used: {', '.join(unused[:_MOST_NAMES])}{more}")
+    if last_steps := left_out_of(dataset):
+        said.append(
+            f"Left out: {last_steps}. A column or an array of next observations (--names ... next_observations ...) "
+            f"keeps every step"
+        )
     return said
 
 

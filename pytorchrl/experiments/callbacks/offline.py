@@ -29,9 +29,9 @@ class TDError(EvaluateOnData):
     """Logs "offline/td_error": the mean absolute TD error of the algorithm on held-out data.
 
     It is the error that priorities are computed from; of algorithms that clone the data's actions, the negative
-    log-likelihood. If it grows while the training error falls, the Q-function
-    overfits the data; Paine et al., "Hyperparameter Selection for Offline Reinforcement Learning" (arXiv 2007.09055),
-    compare it with other criteria.
+    log-likelihood. It is in the unit of values, and grows with them, so that a rise is overfitting only where values no
+    longer grow (:class:`InitialValue`). Paine et al., "Hyperparameter Selection for Offline Reinforcement Learning"
+    (arXiv 2007.09055), find that it chooses badly, and :class:`FittedQEvaluation` well.
 
     Args:
         batches: number of batches of the data.

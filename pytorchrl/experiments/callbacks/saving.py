@@ -76,7 +76,7 @@ class ExportPolicy(Callback):
             ValueError: actions depend on more than observations and recurrent states.
         """
         with tempfile.TemporaryDirectory() as folder:
-            export_policy(learner.scheme.algorithm, Path(folder) / self.file)
+            self._export(learner, Path(folder) / self.file)
         if wrappers := self._wrappers(learner):
             tell(f"ExportPolicy: {warning_of(wrappers, learner.scheme.algorithm.action_space)}")
 
@@ -84,7 +84,11 @@ class ExportPolicy(Callback):
         """Export the policy."""
         path = learner.log_dir / self.file
         refuse_link(path)
-        export_policy(learner.scheme.algorithm, path, self._wrappers(learner))
+        self._export(learner, path)
+
+    def _export(self, learner: TrainingRun, path: Path) -> None:
+        scheme = learner.scheme
+        export_policy(scheme.algorithm, path, scheme.action_names, self._wrappers(learner))
 
     def _wrappers(self, learner: TrainingRun) -> tuple[str, ...]:
         envs = learner.scheme.test_envs_factory

@@ -16,6 +16,7 @@ from pytorchrl.agent.global_generators import seeded
 from pytorchrl.scheme.collector import to_device
 from storages import Storage
 from storages.component.factory import Factory
+from storages.datasets.values import probabilities_of_taken
 from storages.episode import Episode
 from storages.errors import DatasetError
 from storages.transition import ACT, ACTPROBS, LOGP
@@ -28,10 +29,14 @@ _SMALLEST = 0.02
 """Share of a clone's probability that all actions have alike, so that no ratio is infinite."""
 
 
-def stored_probabilities(episode: Episode) -> NDArray[np.float64] | None:
+def stored_probabilities(episode: Episode, number: int = 0) -> NDArray[np.float64] | None:
     """Return the stored probability of each action of a Discrete space, (L,); None where the data have none.
 
     They are LOGP, or of ACTPROBS those of the actions taken, which may be logarithms.
+
+    Args:
+        episode: the episode.
+        number: of the episode among those that are evaluated, for the error.
 
     Raises:
         DatasetError: they are no probabilities in (0, 1].
@@ -39,16 +44,14 @@ def stored_probabilities(episode: Episode) -> NDArray[np.float64] | None:
     name = next((name for name in (LOGP, ACTPROBS) if name in episode.fields), None)
     if name is None:
         return None
-    stored = np.asarray(episode.fields[name], np.float64).reshape(len(episode), -1)
-    taken = np.asarray(episode.fields[ACT]).reshape(len(episode), -1)[:, :1].astype(np.int64)
-    of_taken = stored if stored.shape[1] == 1 else np.take_along_axis(stored, taken, 1)
-    are_logarithms = name == LOGP or (stored < 0).any() or (stored == 0).all()
-    probabilities: NDArray[np.float64] = (np.exp(of_taken) if are_logarithms else of_taken)[:, 0]
+    of_taken, are_logarithms = probabilities_of_taken(episode, name)
+    probabilities: NDArray[np.float64] = np.exp(of_taken) if are_logarithms else of_taken
     possible = (probabilities > 0) & (probabilities <= 1 + _ROUNDING)
     if not possible.all():
         wrong = int(possible.argmin())
         raise DatasetError(
-            f"{name} gives the action of step {wrong} of an episode the probability {probabilities[wrong]:g}; "
+            f"{name} gives the action in step {wrong} of episode {episode.facts.get('number', number)} the probability "
+            f"{probabilities[wrong]:g}; "
             f"importance sampling needs those of the actions taken, in (0, 1]. Correct the data, or leave {name} out, "
             f"so that they are estimated by behaviour cloning"
         )

@@ -4,7 +4,7 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,20 +41,22 @@ _MOST_THAT_DIFFER = 0.1
 _TOLERANCE = 1e-2
 
 
-def export_policy(algorithm: Algorithm, path: Path, action_wrappers: Sequence[str] = ()) -> Path:
+def export_policy(
+    algorithm: Algorithm, path: Path, action_names: Sequence[str] = (), action_wrappers: Sequence[str] = ()
+) -> Path:
     """Write the policy network; see :meth:`TrainedPolicy.export`.
 
     Args:
         algorithm: has the policy.
         path: of the file.
-        action_wrappers: those of the training that change actions, which the metadata name.
+        action_names: of discrete actions, in the order of their numbers.
+        action_wrappers: those of the training that change actions.
     """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it that ends in {_ENDINGS}")
     check_exportable(algorithm, path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    network = ActingNetwork(algorithm)
-    metadata = metadata_of(algorithm, action_wrappers)
+    network, metadata = ActingNetwork(algorithm), metadata_of(algorithm, action_names, action_wrappers)
     in_training = [module for module in network.modules() if module.training]
     network.eval()
     try:
@@ -212,7 +214,7 @@ def _refuse_other_actions(algorithm: Algorithm, program: Any, exported: Any) -> 
         )
 
 
-def _write(program: Any, algorithm: Algorithm, metadata: dict[str, str], path: Path) -> None:
+def _write(program: Any, algorithm: Algorithm, metadata: Mapping[str, str], path: Path) -> None:
     if path.suffix == ".pt2":
         # Not by torch, whose errors do not tell a full disk from a policy that it cannot export.
         content = io.BytesIO()
@@ -225,7 +227,7 @@ def _write(program: Any, algorithm: Algorithm, metadata: dict[str, str], path: P
         raise _unsupported(algorithm, path, error, _LATER) from error
 
 
-def _write_torchscript(script: Any, metadata: dict[str, str], path: Path) -> None:
+def _write_torchscript(script: Any, metadata: Mapping[str, str], path: Path) -> None:
     content, extra = io.BytesIO(), {METADATA: json.dumps(metadata)}
     with warnings.catch_warnings(action="ignore"):
         torch.jit.save(script, content, _extra_files=extra)
@@ -261,11 +263,14 @@ _MOST_NUMBERS = 1_000
 """Of a part of the observation whose shift and scale are written."""
 
 
-def metadata_of(algorithm: Algorithm, action_wrappers: Sequence[str]) -> dict[str, str]:
+def metadata_of(
+    algorithm: Algorithm, action_names: Sequence[str] = (), action_wrappers: Sequence[str] = ()
+) -> dict[str, str]:
     """Return the metadata of an exported policy by name; all but versions and names of classes are JSON."""
     described = {
         "observation_space": compact(space_as_data(algorithm.actor.observation_space)),
         "action_space": compact(space_as_data(algorithm.action_space)),
+        **({"action_names": list(action_names)} if action_names else {}),
         "action_wrappers": list(action_wrappers),
         "normalisation": _normalisation(algorithm),
         "inputs": input_names(algorithm),

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +30,7 @@ from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import (
     acting_algorithm_of,
+    action_names_in,
     as_checkpoint_error,
     envs_of,
     made_of,
@@ -66,12 +67,19 @@ class TrainedPolicy(Answering):
         __getattr__ = answer_missing
 
     def __init__(
-        self, algorithm: Algorithm, *, allow_nonfinite: bool = False, action_wrappers: tuple[str, ...] = ()
+        self,
+        algorithm: Algorithm,
+        *,
+        allow_nonfinite: bool = False,
+        action_names: Sequence[str] = (),
+        action_wrappers: tuple[str, ...] = (),
     ) -> None:
         if isinstance(algorithm, str | os.PathLike):
             raise TypeError(f"TrainedPolicy: a path is read by prl.load_policy({os.fspath(algorithm)!r})")
         self.algorithm = algorithm
         self.allow_nonfinite = allow_nonfinite
+        self.action_names = tuple(action_names)
+        """Names of discrete actions in the data that were learnt from, in the order of their numbers."""
         self.observation_space = algorithm.actor.observation_space
         """Of one environment, with nested spaces flattened to one dict."""
         self.action_space = algorithm.action_space
@@ -250,7 +258,7 @@ class TrainedPolicy(Answering):
             ValueError: the path has another suffix, or the policy keeps more of earlier steps than recurrent states.
             OSError: the path is a folder, or cannot be written.
         """
-        return export_policy(self.algorithm, Path(path), self.action_wrappers)
+        return export_policy(self.algorithm, Path(path), self.action_names, self.action_wrappers)
 
     def _rewards(self, rewards: Any, begins: NDArray[np.bool_]) -> torch.Tensor | None:
         """Return the rewards (E, 1); None for a policy that does not use them."""
@@ -391,7 +399,12 @@ def read_policy(
         steps = state["steps"] if "weights" in state else state["scheme"]["collector"]["steps"]
         algorithm.set_progress(steps, steps)
         allows = config.get("storage", {}).get("hyper_parameters", {}).get("allow_nonfinite", False)
-    policy = TrainedPolicy(algorithm, allow_nonfinite=allows is True, action_wrappers=wrappers)
+    policy = TrainedPolicy(
+        algorithm,
+        allow_nonfinite=allows is True,
+        action_names=action_names_in(config),
+        action_wrappers=wrappers,
+    )
     policy._described = (config | of_run, path)
     return policy
 

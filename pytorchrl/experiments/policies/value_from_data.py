@@ -124,6 +124,8 @@ class ValueFromData:
     """Number of episodes that terminated."""
     gamma: float
     seconds: float
+    beyond_the_ends: float = 0.0
+    """Share of the weights of discounted rewards that lies after the ends of the episodes, in the mean over them."""
 
 
 def value_from_data(
@@ -195,6 +197,7 @@ def value_from_data(
         terminated=sum(episode.terminated for episode in episodes),
         gamma=algorithm.gamma,
         seconds=time.perf_counter() - begun,
+        beyond_the_ends=float(np.mean([0 if one.terminated else algorithm.gamma ** len(one) for one in episodes])),
     )
 
 
@@ -251,7 +254,7 @@ class _Fits:
 
     def weighted_episodes(self, q: FittedQ) -> tuple[list[WeightedEpisode], Source]:
         """Return the episodes with ratios of probabilities and fitted values, and where the probabilities are from."""
-        stored = [stored_probabilities(episode) for episode in self._episodes]
+        stored = [stored_probabilities(episode, number) for number, episode in enumerate(self._episodes)]
         known = [each for each in stored if each is not None]
         if len(known) == len(stored):
             source: Source = "stored"

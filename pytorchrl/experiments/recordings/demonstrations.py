@@ -81,7 +81,9 @@ def collect_demonstrations(
         stopped = stack.enter_context(Interruption()).is_requested
         advance = stack.enter_context(bar(f"Recording {path}", steps or episodes, "steps" if steps else "episodes"))
         recorded = _recorded(acting, envs, steps, episodes, seed, stopped, advance)
-        return write_dataset(path, recorded, format=format, about=_about(about or About(), actor, envs))
+        return write_dataset(
+            path, recorded, format=format, about=_about(about or About(), actor, envs), allow_nonfinite=True
+        )
 
 
 def episodes_of_actor(

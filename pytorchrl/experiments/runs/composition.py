@@ -32,6 +32,7 @@ from pytorchrl.scheme.hogwild import HogwildScheme
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.factory import Component, Factory, make_factory
 from storages.component.setting import Setting, is_callable
+from storages.errors import DatasetError
 from storages.names_on_demand import read_names
 from storages.storage import Storage
 
@@ -110,8 +111,17 @@ def made_scheme(config: Mapping[str, Any], data: Sequence[str], file: Path) -> I
         CheckpointError: the configuration does not fit its own composition.
         CompositionError: as of :func:`scheme_from_config`.
     """
-    with as_checkpoint_error(file):
-        scheme = scheme_from_config(config, data)
+    try:
+        with as_checkpoint_error(file):
+            scheme = scheme_from_config(config, data)
+    except CheckpointError as error:
+        if not data or not isinstance(error.__cause__, DatasetError):
+            raise
+        run = shlex.quote(str(file.parent))
+        raise CheckpointError(
+            f"{error}. A run goes on with the data that it began with; to learn from other data, begin a new run with "
+            f"its weights: python -m pytorchrl train --from {run} --data {shlex.join(data)} --steps COUNT"
+        ) from error
     try:
         yield scheme
     except BaseException:
@@ -206,6 +216,33 @@ def check_action_bounds(config: Mapping[str, Any], action_space: gym.Space[Any],
         )
 
 
+def action_names_in(config: Mapping[str, Any]) -> list[str]:
+    """Return the names of a run's discrete actions, in the order of their numbers; none where its data had none."""
+    names = config.get("spaces", {}).get("action_names", [])
+    return [str(name) for name in names] if isinstance(names, list | tuple) else []
+
+
+def check_action_names(config: Mapping[str, Any], names: Sequence[str], whose: str, run: Path) -> None:
+    """Check that a run's discrete actions had these names, where both have some.
+
+    Args:
+        config: of the run.
+        names: in the order of their numbers.
+        whose: the data that have them, for the error.
+        run: its folder or file, for the error.
+
+    Raises:
+        CheckpointError: they had others, or another order.
+    """
+    learnt = action_names_in(config)
+    if learnt and names and learnt != list(names):
+        raise CheckpointError(
+            f"{run} learnt the actions {', '.join(learnt)}, numbered in this order, and {whose} have "
+            f"{', '.join(names)}; write the same words in the table, and convert it with --action-names "
+            f"{shlex.join(learnt)}"
+        )
+
+
 def envs_of(config: Mapping[str, Any], run: Path) -> Factory[VecEnv]:
     """Return the factory of a run's test environments, built from its configuration.
 
@@ -214,7 +251,10 @@ def envs_of(config: Mapping[str, Any], run: Path) -> Factory[VecEnv]:
     """
     described = config["test_envs"] or config["train_envs"]
     if described is None:
-        raise CompositionError(f"the run in {run} had no environments; give the ones to act in, or train with --env")
+        raise CompositionError(
+            f"the run in {run} had no environments; give the ones to act in, or train with --env. Its value is "
+            f"estimated from data by: python -m pytorchrl evaluate {shlex.quote(str(run))} --data DATA"
+        )
     refuse_to_import(described, _WAY_OUT)
     factory: Factory[VecEnv] = made_of(described)
     return factory

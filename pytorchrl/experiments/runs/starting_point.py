@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
-from pytorchrl.experiments.runs.composition import as_checkpoint_error, check_action_bounds
+from pytorchrl.experiments.runs.composition import as_checkpoint_error, check_action_bounds, check_action_names
 from pytorchrl.experiments.runs.run_folder import file_of
 from pytorchrl.scheme.scheme import Scheme
 
@@ -35,7 +35,8 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
         The names of the networks that were loaded.
 
     Raises:
-        CheckpointError: there is no checkpoint, it is damaged, none of its networks fits, or actions had other bounds.
+        CheckpointError: there is no checkpoint, it is damaged, none of its networks fits, or actions had other bounds
+            or names.
         RuntimeError: the scheme has already made steps or updates.
     """
     if scheme.steps or scheme.algorithm.updates:
@@ -48,6 +49,7 @@ def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
     with as_checkpoint_error(file):
         config = state["config"]
         check_action_bounds(config, scheme.actor.action_space, file)
+        check_action_names(config, scheme.action_names, "the data of the new run", file)
         saved = {"actor": state["weights"]} if "weights" in state else state["scheme"]["algorithm"]
         is_same = config["algorithm"]["name"] == type(scheme.algorithm).__name__
         taken = _take_all(scheme, saved) if is_same else []

@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from pytorchrl.logging.pictures.dataset_sample import DatasetSample, data_warnings
 from pytorchrl.logging.pictures.styles import in_figure, style_for
 from storages.datasets import Dataset, references_of
+from storages.datasets.dataset import action_names_of
 from storages.files import replacing
 from storages.transition import Array
 
@@ -24,6 +26,10 @@ SUFFIXES = (".png", ".html")
 _MOST_BINS = 40
 _WHOLE = ("episode", "steps")
 """Labels of horizontal axes with whole numbers only."""
+_LETTERS_OF_A_LINE = 150
+"""Above the plots, which are 13 inches wide."""
+_MOST_NAMES = 12
+"""Largest number of actions whose names are written below their bars."""
 _MOST_ACTIONS = 6
 """Largest number of dimensions of an action that are drawn."""
 _PAGE = """<!doctype html>
@@ -51,7 +57,7 @@ def plot_dataset(dataset: Dataset, sample: DatasetSample, output: Path, note: st
         ValueError: the file has another suffix.
     """
     refuse_other_suffix(output)
-    complaints = data_warnings(sample, dataset.about.action_space)
+    complaints = data_warnings(sample, dataset.about.action_space, action_names_of(dataset.about))
     figure = _figure(dataset, sample, complaints if output.suffix == ".png" else [])
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
@@ -96,14 +102,15 @@ def _figure(dataset: Dataset, sample: DatasetSample, complaints: Sequence[str]) 
     _draw_returns(axes["returns"], sample, references_of(dataset.about))
     _draw_order(axes["order"], sample)
     _draw_lengths(axes["lengths"], sample)
-    _draw_actions(axes["actions"], sample.actions, dataset.about.action_space)
+    _draw_actions(axes["actions"], sample.actions, dataset.about.action_space, action_names_of(dataset.about))
     _draw_coverage(axes["coverage"], figure, sample)
     axes["rewards"].hist(_finite(sample.rewards), bins=_bins(sample.rewards), color=style_for(0).color)
     _style_axes(axes["rewards"], "Rewards of steps", "reward", "steps")
     axes["rewards"].set_yscale("log")
     # On a logarithmic axis from 1, a bar of one would have no height.
     axes["rewards"].set_ylim(bottom=0.5)
-    figure.suptitle(in_figure("\n".join([_title(dataset, sample), *complaints])), fontsize="medium")
+    said = [line for complaint in complaints for line in textwrap.wrap(complaint, _LETTERS_OF_A_LINE)]
+    figure.suptitle(in_figure("\n".join([_title(dataset, sample), *said])), fontsize="medium")
     return figure
 
 
@@ -138,14 +145,21 @@ def _draw_lengths(axes: "Axes", sample: DatasetSample) -> None:
     _style_axes(axes, "Lengths of episodes", "steps", "episodes")
 
 
-def _draw_actions(axes: "Axes", actions: Array, space: Mapping[str, Any] | None) -> None:
+def _draw_actions(axes: "Axes", actions: Array, space: Mapping[str, Any] | None, names: Sequence[str]) -> None:
     flat = actions.reshape(len(actions), -1)
     if flat.dtype.kind in "iub" and flat.shape[1] == 1:
-        count = int(space["n"]) if space is not None and space["type"] == "Discrete" else int(flat.max()) + 1
-        shares = np.bincount(flat[:, 0].astype(np.int64), minlength=count) / len(flat)
-        axes.bar(np.arange(count), shares, color=style_for(0).color)
+        taken = flat[:, 0].astype(np.int64)
+        # Numbers below 0 and beyond the space are none of it, and drawn all the same.
+        least = min(0, int(taken.min()))
+        of_space = int(space["n"]) if space is not None and space["type"] == "Discrete" else 0
+        count = max(of_space, int(taken.max()) + 1) - least
+        shares = np.bincount(taken - least, minlength=count) / len(flat)
+        axes.bar(np.arange(count) + least, shares, color=style_for(0).color)
         _style_axes(axes, "Actions", "action", "share of steps")
-        axes.set_xticks(np.arange(0, count, max(1, count // _MOST_BINS)))
+        if len(names) == count <= _MOST_NAMES:
+            axes.set_xticks(np.arange(count), [in_figure(name) for name in names], rotation=30, ha="right")
+        else:
+            axes.set_xticks(np.arange(0, count, max(1, count // _MOST_BINS)) + least)
         return
     for number in range(min(flat.shape[1], _MOST_ACTIONS)):
         color = style_for(number).color

@@ -1,6 +1,6 @@
 """The sample of a data set that is plotted, and warnings of suspicious data."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ class DatasetSample:
     rewards: NDArray[np.float64]
     """(steps,): of the same steps."""
     equal_episodes: tuple[tuple[int, int], ...]
-    """Numbers of the episodes that repeat an earlier one in all actions and rewards, and of the earlier ones."""
+    """Numbers of the episodes that repeat an earlier one in all of its values, and of the earlier ones."""
     bad_numbers: int
     """Numbers of observations, actions and rewards of all steps that are NaN or infinite."""
 
@@ -52,7 +52,8 @@ def sample_of(dataset: Dataset, episodes: Iterable[Episode]) -> DatasetSample:
     for number, episode in enumerate(episodes):
         actions, rewards = episode.fields[ACT], episode.fields[REW]
         of_episodes.append((return_of(episode), len(episode), episode.terminated, episode.truncated))
-        content = hash((actions.tobytes(), rewards.tobytes()))
+        seen_there = tuple(np.asarray(part).tobytes() for part in _parts(episode.observations))
+        content = hash((seen_there, actions.tobytes(), rewards.tobytes()))
         earlier = seen.setdefault(content, number)
         if earlier != number:
             equal.append((number, earlier))
@@ -70,8 +71,16 @@ def sample_of(dataset: Dataset, episodes: Iterable[Episode]) -> DatasetSample:
     )
 
 
-def data_warnings(sample: DatasetSample, action_space: Mapping[str, Any] | None) -> list[str]:
-    """Return warnings of data that may be hard to learn from, a sentence each."""
+def data_warnings(
+    sample: DatasetSample, action_space: Mapping[str, Any] | None, action_names: Sequence[str] = ()
+) -> list[str]:
+    """Return warnings of data that may be hard to learn from, a sentence each.
+
+    Args:
+        sample: of the data.
+        action_space: as plain data; None if unknown.
+        action_names: of discrete actions, in the order of their numbers; empty where they have none.
+    """
     found = []
     if sample.bad_numbers:
         found.append(f"{sample.bad_numbers:,} numbers are NaN or infinite.")
@@ -87,22 +96,24 @@ def data_warnings(sample: DatasetSample, action_space: Mapping[str, Any] | None)
         shown = ", ".join(f"{number} that of {earlier}" for number, earlier in pairs[:_MOST_SHOWN])
         more = f" and {len(pairs) - _MOST_SHOWN:,} more" if len(pairs) > _MOST_SHOWN else ""
         repeat = "episode repeats" if len(pairs) == 1 else "episodes repeat"
-        found.append(
-            f"{len(pairs):,} {repeat} all actions and rewards of an earlier one (counted from 0): {shown}{more}."
-        )
+        found.append(f"{len(pairs):,} {repeat} all values of an earlier one (counted from 0): {shown}{more}.")
     unfinished = float(np.mean(~sample.terminated & ~sample.truncated))
     if unfinished >= _UNFINISHED:
         found.append(f"{unfinished:.0%} of the episodes break off: they are neither terminated nor truncated.")
-    found += _data_warnings_actions(sample.actions, action_space)
+    found += _data_warnings_actions(sample.actions, action_space, action_names)
     return found
 
 
-def _data_warnings_actions(actions: Array, space: Mapping[str, Any] | None) -> Iterator[str]:
+def _data_warnings_actions(actions: Array, space: Mapping[str, Any] | None, names: Sequence[str]) -> Iterator[str]:
     flat = actions.reshape(len(actions), -1)
     if space is not None and space["type"] == "Discrete":
         missing = np.setdiff1d(np.arange(space["n"]), flat)
         if len(missing):
-            yield f"Actions {_listed(missing)} of {space['n']} are never taken."
+            named = [names[number] for number in missing] if len(names) == space["n"] else missing
+            yield f"Actions {_listed(named)} of {space['n']} are never taken."
+        outside = float(np.mean((flat < 0) | (flat >= space["n"]) | (flat != np.floor(flat))))
+        if outside:
+            yield f"{outside:.1%} of the actions are none of the {space['n']} of their space, counted from 0."
         return
     constant = np.flatnonzero(flat.std(0) == 0)
     if len(constant):
@@ -118,7 +129,7 @@ def _data_warnings_actions(actions: Array, space: Mapping[str, Any] | None) -> I
             yield f"{outside:.1%} of the actions are outside their space."
 
 
-def _listed(numbers: NDArray[np.int64]) -> str:
+def _listed(numbers: Sequence[Any] | NDArray[np.int64]) -> str:
     shown = ", ".join(map(str, numbers[:_MOST_SHOWN]))
     return f"{shown} and {len(numbers) - _MOST_SHOWN:,} more" if len(numbers) > _MOST_SHOWN else shown
 

@@ -13,7 +13,8 @@ from pytorchrl.logging.tables.storage_report import episodes_tables, fields_tabl
 from pytorchrl.terminal import printable
 from storages.core.ring.summary import ENDINGS, EpisodeSummary, Field
 from storages.datasets import About, Dataset, normalised, open_dataset, references_of, return_of
-from storages.datasets.dataset import ACTION_NAMES, layout_of
+from storages.datasets.dataset import action_names_of, layout_of
+from storages.datasets.episode_bounds import LastSteps
 from storages.episode import Episode
 from storages.errors import PersistenceError
 
@@ -82,8 +83,22 @@ def _fields(episode: Episode) -> list[Field]:
 
 def numbered_actions(about: About) -> list[str]:
     """Return the numbers and the names of discrete actions, ``0 high``; none where they have no names."""
-    names = about.further.get(ACTION_NAMES)
-    return [f"{number} {name}" for number, name in enumerate(names)] if isinstance(names, list | tuple) else []
+    return [f"{number} {name}" for number, name in enumerate(action_names_of(about))]
+
+
+def left_out_of(dataset: Dataset) -> str:
+    """Return which last steps are not read, as no next observation is recorded; "" if all are read."""
+    found: LastSteps | None = getattr(dataset, "left_out", None)
+    if found is None or not found.of_others.any():
+        return ""
+    cut = int(found.of_terminated.sum())
+    said = (
+        f"the last steps of {counted(int(found.of_others.sum()), 'episode')} that did not terminate, whose next "
+        f"observations are not recorded"
+    )
+    if cut:
+        return f"{said}, and of {cut:,} of the {cut + found.kept:,} that terminated, which stay as frequent so"
+    return said
 
 
 def format_scores(about: About, returns: Sequence[float]) -> str | None:
@@ -113,6 +128,7 @@ def _heading(dataset: Dataset, returns: Sequence[float], steps: int) -> Table:
         ("Description", about.description),
         ("Actions", ", ".join(numbered_actions(about))),
         ("Not used", ", ".join(getattr(dataset, "unused", ()))),
+        ("Left out", left_out_of(dataset)),
     )
     for name, value in rows:
         if value:

@@ -1,6 +1,7 @@
 """``python -m pytorchrl data``: its output, the files that it writes, and its error messages."""
 
 import inspect
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_show_prints_fields_and_episodes(command: Any, tmp_path: Path) -> None:
     printed = command("show", write_counter_data(tmp_path / "counted.npz"))
     for expected in ("float32", "int64", "float64", "Observation", "3 episodes of 12 transitions", "3 terminated"):
         assert expected in printed
-    (returns,) = (line.split() for line in printed.splitlines() if "return" in line)
+    (returns,) = (line.split() for line in printed.splitlines() if "│ return" in line)
     assert returns[3] == "10"
 
 
@@ -160,7 +161,7 @@ def test_a_table_keeps_its_logged_probabilities_and_says_what_it_does_not_use(co
     path.write_text("\n".join(["pressure,dose,p_low,p_none,paid,stay,ended,place,day", *rows]))
     names = ["observations", "pressure", "actions", "dose", "rewards", "paid", "terminals", "ended"]
     printed = command("convert", path, output, "--episode", "stay", "--names", *names, "probabilities", "p_low,p_none")
-    assert "The actions are texts, numbered in their order: 0 low, 1 none" in printed
+    assert "The actions have the numbers 0 low, 1 none" in printed
     assert "Not used: place, day" in printed
     converted = open_dataset(output)
     first = next(iter(converted))
@@ -169,6 +170,42 @@ def test_a_table_keeps_its_logged_probabilities_and_says_what_it_does_not_use(co
     assert "0 low, 1 none" in command("show", output)
     printed = command("convert", path, tmp_path / "other.npz", "--episode", "stay", "--names", *names)
     assert "Not used: p_low, p_none, place, day" in printed
+
+
+def test_convert_and_show_say_what_of_a_table_may_be_wrong(command: Any, tmp_path: Path) -> None:
+    path = tmp_path / "contacts.csv"
+    rows = [
+        f"C{customer},{week},{week / 3},{('call', 'mail')[(customer + week) % 2]},1,{int(week == 2 and customer < 20)}"
+        for customer in range(80)
+        for week in range(3)
+        if (customer, week) != (70, 1)
+    ]
+    rows[55] = rows[55].replace("call", "clal").replace("mail", "clal")
+    path.write_text("\n".join(["customer,week,seen,contact,paid,left", *rows]))
+    names = ["--episode", "customer", "--names", "observations", "seen", "actions", "contact", "rewards", "paid"]
+    names += ["terminals", "left", "step", "week"]
+    printed = command("convert", path, tmp_path / "contacts.npz", *names)
+    assert "Warning: the action 'clal' occurs once, first in row 55, and counts as one of 3. If it is a" in printed
+    assert "Cut: 1 episode where steps are missing" in printed
+    # 80 customers, one of whom is cut into two.
+    assert "the last steps of 61 episodes that did not terminate" in printed
+    assert "and of 20 of the 20 that terminated" in printed
+    printed = command("show", tmp_path / "contacts.npz")
+    assert "Warning: All episodes return 2." in printed
+    with pytest.raises(SystemExit, match="contact is 'clal' in row 55, which is none of the actions call, mail; corr"):
+        command("convert", path, tmp_path / "other.npz", *names, "--action-names", "call", "mail")
+
+
+def test_actions_outside_of_their_space_are_drawn_with_a_warning(command: Any, tmp_path: Path) -> None:
+    fields = {ACT: np.array([[0], [-1], [7]]), REW: np.arange(3.0)[:, None]}
+    write_dataset(tmp_path / "some.npz", [Episode(np.random.default_rng(0).normal(size=(4, 2)), fields, True, False)])
+    arrays = dict(np.load(tmp_path / "some.npz"))
+    about = {"action_space": {"type": "Discrete", "dtype": "int64", "start": 0, "n": 3}}
+    arrays["About"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    np.savez(tmp_path / "other.npz", **arrays)
+    printed = command("show", tmp_path / "other.npz", "-o", tmp_path / "other.png")
+    assert "Warning: 66.7% of the actions are none of the 3 of their space, counted from 0." in printed
+    assert (tmp_path / "other.png").is_file()
 
 
 def test_commands_without_answers_name_the_command_that_takes_them(command: Any, tmp_path: Path) -> None:

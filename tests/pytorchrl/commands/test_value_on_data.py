@@ -1,5 +1,6 @@
 """``evaluate --data``: the values of policy and data, and what follows from them."""
 
+import json
 import re
 import sys
 from dataclasses import replace
@@ -12,8 +13,10 @@ import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.commands.value_on_data import conclusions
 from pytorchrl.experiments.policies.importance_sampling import ImportanceEstimates
+from pytorchrl.experiments.policies.policy_export import metadata_of
 from pytorchrl.experiments.policies.value_from_data import Closeness, ValueFromData
 from pytorchrl.logging.bootstrap import Estimate
+from storages.datasets import open_dataset, write_dataset
 from tests.support.data_sets import recorded
 
 QUICK = ("--fits", "2", "--updates", "8")
@@ -133,6 +136,29 @@ def test_sentences_say_what_makes_the_values_unsure() -> None:
     )
     assert "these are worth 2.5 of" in said[2]
     assert "takes 45% of the data's actions" in said[2]
+
+
+def test_short_episodes_make_the_difference_doubtful() -> None:
+    said = conclusions(replace(FOUND, beyond_the_ends=0.8), None, None)
+    assert "80% of the weight of discounted rewards lies after their ends, 10 steps on average" in said[1]
+    assert len(conclusions(replace(FOUND, beyond_the_ends=0.4), None, None)) == 1
+
+
+def test_data_with_other_names_of_actions_are_refused(command: Any, tmp_path: Path) -> None:
+    data = recorded(tmp_path / "balanced.npz", steps=60)
+    for file, names in (("learnt.npz", ["left", "right"]), ("later.npz", ["left", "rihgt"])):
+        source = open_dataset(data)
+        write_dataset(tmp_path / file, source, about=replace(source.about, further={"action_names": names}))
+    run = trained(command, "discrete-bcq", tmp_path / "learnt.npz")
+    assert prl.load_policy(run).action_names == ("left", "right")
+    with pytest.raises(SystemExit, match=r"learnt the actions left, right, .* and .*later.npz have left, rihgt; write"):
+        command("evaluate", run, "--data", tmp_path / "later.npz", *QUICK)
+    with pytest.raises(SystemExit, match="the data of the new run have left, rihgt"):
+        command("train", "--from", run, "--data", tmp_path / "later.npz", "--steps", "2")
+    assert "fitted Q evaluation" in command("evaluate", run, "--data", data, *QUICK)
+    policy = prl.load_policy(run)
+    exported = metadata_of(policy.algorithm, policy.action_names)
+    assert json.loads(exported["action_names"]) == ["left", "right"]
 
 
 def test_the_parts_of_one_split_are_apart_and_those_of_others_are_not(command: Any, tmp_path: Path) -> None:

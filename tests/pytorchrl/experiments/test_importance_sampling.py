@@ -87,5 +87,7 @@ def test_stored_probabilities_are_those_of_the_actions_taken(fields: dict[str, n
 
 @pytest.mark.parametrize("wrong", [0.0, 1.5])
 def test_a_stored_probability_that_cannot_be_is_refused_with_its_step(wrong: float) -> None:
-    with pytest.raises(DatasetError, match=rf"ActionProbs gives the action of step 1 .* probability {wrong:g}; "):
+    with pytest.raises(
+        DatasetError, match=rf"ActionProbs gives the action in step 1 of episode 0 the probability {wrong:g}; "
+    ):
         stored_probabilities(logged(**{ACTPROBS: np.array([[0.5], [wrong]])}))

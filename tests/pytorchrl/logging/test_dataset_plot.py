@@ -36,7 +36,7 @@ def episodes(count: int = 30, **changes: Any) -> list[Episode]:
 
 
 def warnings_of(made: list[Episode], tmp_path: Path, space: Any = BOX) -> list[str]:
-    write_dataset(tmp_path / "some.npz", made)
+    write_dataset(tmp_path / "some.npz", made, allow_nonfinite=True)
     dataset = open_dataset(tmp_path / "some.npz")
     return data_warnings(sample_of(dataset, dataset), space)
 
@@ -74,9 +74,9 @@ def test_duplicate_episodes_and_unused_actions_are_reported_in_warnings(tmp_path
     for repeated, expected in (
         (
             made[:2],
-            "2 episodes repeat all actions and rewards of an earlier one (counted from 0): 3 that of 0, 4 that of 1.",
+            "2 episodes repeat all values of an earlier one (counted from 0): 3 that of 0, 4 that of 1.",
         ),
-        (made[2:], "1 episode repeats all actions and rewards of an earlier one (counted from 0): 3 that of 2."),
+        (made[2:], "1 episode repeats all values of an earlier one (counted from 0): 3 that of 2."),
     ):
         assert expected in warnings_of([*made, *repeated], tmp_path)
         (tmp_path / "some.npz").unlink()

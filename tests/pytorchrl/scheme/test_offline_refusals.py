@@ -48,13 +48,14 @@ def test_a_storage_that_is_too_small_for_the_data_is_refused(data: Path) -> None
 WRONG_CHOICES: list[tuple[Any, list[Any], str]] = [
     (spaces.Discrete(4), [[0], [4]], r"action \[4\] in step 1 of episode 1 is not in Discrete\(4\)"),
     (spaces.Discrete(2, start=3), [[3], [0]], r"action \[3\] in step 0 of episode 1 .* counted from 0"),
+    (spaces.Discrete(4), [[0], [0.5]], r"action \[0.5\] in step 1 of episode 1 is not in Discrete\(4\)"),
     (spaces.MultiDiscrete([2, 3]), [[1, 2], [2, 0]], r"action \[2, 0\] in step 1"),
     (spaces.MultiBinary(2), [[1, 0], [0, -1]], r"action \[0, -1\] in step 1"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("space", "actions", "message"), WRONG_CHOICES, ids=[str(space) for space, _, _ in WRONG_CHOICES]
+    ("space", "actions", "message"), WRONG_CHOICES, ids=[f"{space}-{actions[1]}" for space, actions, _ in WRONG_CHOICES]
 )
 def test_actions_that_are_not_among_the_choices_are_refused(
     space: Any, actions: list[Any], message: str, tmp_path: Path
@@ -63,7 +64,7 @@ def test_actions_that_are_not_among_the_choices_are_refused(
         fields = {ACT: np.array(taken), REW: np.zeros((2, 1), np.float32)}
         return Episode(np.zeros((3, 2), np.float32), fields, terminated=True, truncated=False)
 
-    right = [[0] * len(actions[0])] * 2
+    right = np.zeros((2, len(actions[0])), np.array(actions).dtype)
     path = tmp_path / "wrong.npz"
     write_dataset(path, [episode(right), episode(actions)])
     envs = prl.VecEnv.create_factory(Counter, env_kwargs={"kind": "vector", "actions": space})

@@ -10,7 +10,7 @@ from storages.datasets import FlatNames, open_dataset
 from storages.datasets.episode_bounds import breaks_in
 from storages.errors import AmbiguousDataError, DatasetError
 from storages.transition import ACT, REW
-from tests.support.written_arrays import parquet
+from tests.support.written_arrays import csv, hdf5, parquet
 
 COUNT = 40
 LAST = np.arange(COUNT) % 10 == 9
@@ -185,7 +185,9 @@ def test_ends_are_refused_where_an_array_says_how_episodes_ended(tmp_path: Path)
 
 def test_rows_of_an_episode_that_are_apart_are_refused(tmp_path: Path) -> None:
     path = flat(tmp_path, episode=np.arange(COUNT) % 2)
-    with pytest.raises(DatasetError, match="episode is 0 in rows that are apart; sort the rows by episode"):
+    with pytest.raises(
+        DatasetError, match="episode is 0 again in row 2, after rows of other episodes; sort the rows by episode"
+    ):
         open_dataset(path)
 
 
@@ -272,3 +274,75 @@ def test_a_table_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None
     (tmp_path / "some.csv").write_text("obs,action,reward,reward\n1.5,0,1,0\n")
     with pytest.raises(DatasetError, match=r"some\.csv has several columns of one name: obs, action, reward, reward"):
         open_dataset(tmp_path / "some.csv")
+
+
+@pytest.mark.parametrize("weeks", [1, 2, 3])
+def test_terminations_stay_as_frequent_at_each_step_where_last_steps_are_left_out(weeks: int, tmp_path: Path) -> None:
+    random, risk = np.random.default_rng(weeks), 0.2
+    rows = [
+        (episode, step, step + 1 == length and has_ended)
+        for episode in range(400)
+        for length, has_ended in [next(((t + 1, True) for t in range(weeks) if random.random() < risk), (weeks, False))]
+        for step in range(length)
+    ]
+    numbers, steps, ended = map(np.array, zip(*rows, strict=True))
+    arrays = {"observations": steps[:, None] / 2, "actions": np.zeros(len(rows)), "rewards": np.ones(len(rows))}
+    np.savez(tmp_path / "some.npz", **arrays, episode=numbers, terminals=ended)
+    data = open_dataset(tmp_path / "some.npz")
+    read = [(step, one.terminated and step + 1 == len(one)) for one in data for step in range(len(one))]
+    for number in range(weeks):
+        of_file, of_data = ended[steps == number], [last for step, last in read if step == number]
+        # All steps of the last week are left out: the others of that week would be terminations alone.
+        assert of_data == [] if number == weeks - 1 else np.mean(of_data) == np.mean(of_file)
+    assert sum(map(len, data)) == data.steps == (steps < weeks - 1).sum()
+
+
+def test_of_recordings_of_different_lengths_a_share_of_terminal_steps_is_left_out(tmp_path: Path) -> None:
+    # At step 0, 20 episodes terminate, 30 are cut, and 50 go on to a terminal second step.
+    lengths_, ended = np.repeat([1, 1, 2], [20, 30, 50]), np.repeat([True, False, True], [20, 30, 50])
+    last = np.repeat(np.cumsum(lengths_) - 1, lengths_) == np.arange(lengths_.sum())
+    arrays = {"observations": np.zeros((150, 1)), "actions": np.zeros(150), "rewards": np.ones(150)}
+    number = np.repeat(np.arange(100), lengths_)
+    np.savez(tmp_path / "some.npz", **arrays, episode=number, terminals=last & ended[number])
+    data = open_dataset(tmp_path / "some.npz")
+    read = [len(one) for one in data]
+    # 30 of the 80 others are left out, so 7.5 of the 20 are, which is rounded down.
+    assert (read.count(1), read.count(2)) == (13, 50)
+    assert all(one.terminated for one in data)
+
+
+def test_texts_of_episodes_are_named_where_rows_are_apart_or_without_one(tmp_path: Path) -> None:
+    columns = {"obs": np.arange(6) / 3, "action": np.zeros(6), "reward": np.ones(6)}
+    for texts, message in (
+        (["A", "A", "B", "A", "C", "C"], "customer is 'A' again in row 3, after rows of other episodes"),
+        (["A", "A", "", "A", "C", "C"], "customer is empty in row 2; fill in of which episode the row is"),
+        (["A", "A", "C", "C", "C", ""], "customer is empty in row 5; fill in"),
+    ):
+        csv(tmp_path / "some.csv", columns | {"customer": np.array(texts)})
+        with pytest.raises(DatasetError, match=message):
+            open_dataset(tmp_path / "some.csv", episode="customer", rewards="reward")
+
+
+def test_an_episode_is_cut_where_a_step_is_missing_and_refused_where_steps_go_back(tmp_path: Path) -> None:
+    weeks = np.array([0, 7, 14, 28, 35, 3, 10])
+    arrays = {"o": np.arange(7) / 3, "a": np.zeros(7), "r": np.ones(7), "run": [0] * 5 + [1] * 2}
+    arrays["end"] = [0, 0, 0, 0, 1, 0, 0]
+    names = FlatNames("o", "a", "r", terminals="end", episode="run", step="day")
+    np.savez(tmp_path / "some.npz", **arrays, day=weeks)
+    assert lengths(tmp_path / "some.npz", names=names) == [(2, False, True), (2, True, False), (1, False, False)]
+    weeks[2] = 5
+    np.savez(tmp_path / "some.npz", **arrays, day=weeks)
+    with pytest.raises(DatasetError, match="day is 5 in row 2, after 7 in the same episode; sort the rows of each"):
+        open_dataset(tmp_path / "some.npz", names=names)
+
+
+def test_terminal_steps_of_groups_of_episodes_are_left_out_as_often_as_others(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    arrays: dict[str, Any] = {}
+    for number in range(30):
+        ended = number % 2 == 0
+        of_group = {"obs": np.zeros((3, 2)), "actions": np.zeros((3, 1), "i8"), "rewards": np.ones(3)}
+        of_group |= {"terminated": np.array([0, 0, ended]), "truncated": np.array([0, 0, not ended])}
+        arrays |= {f"demo_{number}/{name}": array for name, array in of_group.items()}
+    hdf5(tmp_path / "some.hdf5", arrays)
+    assert lengths(tmp_path / "some.hdf5") == [(2, False, True)] * 30

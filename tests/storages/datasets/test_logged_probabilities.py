@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from storages import DatasetError
-from storages.datasets import FlatNames, about_merged, fill, open_dataset, write_dataset
-from storages.transition import ACT, ACTPROBS, LOGP
+from storages import DatasetError, Episode
+from storages.datasets import About, FlatNames, about_merged, fill, open_dataset, write_dataset
+from storages.transition import ACT, ACTPROBS, LOGP, OBS, REW
 from tests.support.written_arrays import csv, hdf5, npz, parquet
 
 COUNT = 8
@@ -88,7 +88,11 @@ def test_an_action_that_was_never_taken_counts_if_it_has_probabilities(tmp_path:
             PROBABILITIES,
             r"p has shape \(8, 3\), not one number for each step; in the names, log_pr",
         ),
-        ("probabilities", PROBABILITIES[:, :2], r"shape \(8, 2\), not one number for each step, or 3 for the probab"),
+        (
+            "probabilities",
+            PROBABILITIES[:, :2],
+            "dose is 2 in row 2, and there are probabilities of the 2 actions from 0 to 1",
+        ),
         (
             "probabilities",
             PROBABILITIES * 2,
@@ -151,3 +155,87 @@ def test_a_storage_keeps_the_probabilities_of_a_table(tmp_path: Path) -> None:
     fill(storage, open_dataset(path, names=NAMES))
     (batch,) = storage.generate_batches(1, 4)
     assert batch[LOGP].shape == (4, 1)
+
+
+WORDS = np.array([[0.5, 0.2, 0.2, 0.1]] * COUNT)
+"""Probabilities of high, low, medium, which was never taken, and none."""
+
+
+@pytest.mark.parametrize("order", ["p_none,p_low,p_medium,p_high", "p_high,p_low,p_medium,p_none"])
+def test_columns_of_probabilities_name_all_actions_in_whatever_order(order: str, tmp_path: Path) -> None:
+    columns = dict(zip(("p_high", "p_low", "p_medium", "p_none"), WORDS.T, strict=True))
+    path = written(tmp_path / "some.csv", csv, table(**columns))
+    data = open_dataset(path, names=FlatNames("seen", "dose", "paid", episode="stay", probabilities=order))
+    assert data.about.further["action_names"] == ["high", "low", "medium", "none"]
+    first = next(iter(data))
+    assert first.fields[ACT][:, 0].tolist() == [3, 1, 0]
+    np.testing.assert_allclose(first.fields[ACTPROBS], WORDS[:3])
+
+
+def test_actions_are_numbered_in_the_order_that_is_given_and_others_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "some.csv", csv, table())
+    data = open_dataset(path, names=NAMES, action_names=["none", "low", "medium", "high"])
+    assert [episode.fields[ACT][:, 0].tolist() for episode in data] == [[0, 1, 3], [0, 1, 3]]
+    assert data.about.action_space is not None
+    assert data.about.action_space["n"] == 4
+    with pytest.raises(DatasetError, match="dose is 'high' in row 2, which is none of the actions none, low; correct"):
+        open_dataset(path, names=NAMES, action_names=["none", "low"])
+    numbers = written(tmp_path / "numbers.csv", csv, table(dose=np.arange(COUNT) % 3))
+    data = open_dataset(numbers, names=NAMES, action_names=["none", "low", "medium", "high"])
+    assert data.about.further["action_names"] == ["none", "low", "medium", "high"]
+    with pytest.raises(DatasetError, match="has the action 2, counted from 0, and action_names= are 2 names"):
+        open_dataset(numbers, names=NAMES, action_names=["none", "low"])
+
+
+def test_a_text_without_a_column_of_its_probability_is_named_with_its_row(tmp_path: Path) -> None:
+    doses = DOSES.copy()
+    doses[5] = "hgih"
+    columns = dict(zip(("p_high", "p_low", "p_none"), PROBABILITIES.T, strict=True))
+    path = written(tmp_path / "some.csv", csv, table(dose=doses, **columns))
+    names = FlatNames("seen", "dose", "paid", episode="stay", probabilities="p_high,p_low,p_none")
+    with pytest.raises(DatasetError, match="dose is 'hgih' in row 5, which is none of the actions high, low, none,"):
+        open_dataset(path, names=names)
+
+
+def test_texts_that_occur_rarely_are_known_with_their_row(tmp_path: Path) -> None:
+    doses = np.tile(DOSES, 300)
+    doses[[7, 9]] = "hgih"
+    arrays = {"seen": np.arange(len(doses)) / 3, "dose": doses, "paid": np.ones(len(doses))}
+    arrays |= {"stay": np.arange(len(doses)) // 4}
+    data: Any = open_dataset(written(tmp_path / "some.csv", csv, arrays), names=NAMES)
+    assert [(rare.name, rare.count, rare.row) for rare in data.rare_actions] == [("hgih", 2, 7)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {ACT: -1},
+            r"Action is -1 in step 1 of episode 1; those of a Discrete space are counted from 0, and it has 4 choices",
+        ),
+        ({ACT: 4}, r"Action is 4 in step 1 of episode 1"),
+        ({ACT: 0.5}, r"Action is 0.5 in step 1 of episode 1"),
+        ({REW: np.nan}, r"Reward is nan in step 1 of episode 1; correct it, or leave the episode out"),
+        ({OBS: np.inf}, r"Observation\[0\] is inf in step 1 of episode 1"),
+        ({ACTPROBS: 0.0}, r"ActionProbs gives the action taken the probability 0 in step 1 of episode 1"),
+        ({LOGP: -np.inf}, r"LogProbability gives the action taken the logarithm -inf in step 1 of episode 1"),
+    ],
+)
+@pytest.mark.parametrize("output", ["some.npz", "minari"])
+def test_values_that_cannot_be_are_not_written(
+    changes: dict[str, float], message: str, output: str, tmp_path: Path
+) -> None:
+    about = About(action_space={"type": "Discrete", "dtype": "int64", "start": 0, "n": 4})
+
+    def episode(changes: dict[str, float]) -> Episode:
+        arrays = {OBS: np.zeros((4, 2)), ACT: np.zeros((3, 1)), REW: np.ones((3, 1)), ACTPROBS: np.full((3, 1), 0.5)}
+        arrays[LOGP] = np.log(arrays[ACTPROBS])
+        for name, value in changes.items():
+            arrays[name][1, 0] = value
+        return Episode(arrays.pop(OBS), arrays, terminated=True, truncated=False)
+
+    with pytest.raises(DatasetError, match=message):
+        write_dataset(tmp_path / output, [episode({}), episode(changes)], about=about)
+    assert list(tmp_path.iterdir()) == []
+    if changes.keys() & {OBS, REW}:
+        write_dataset(tmp_path / output, [episode(changes)], about=about, allow_nonfinite=True)

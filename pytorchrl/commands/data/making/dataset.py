@@ -77,7 +77,9 @@ def make_dataset(
     place = Path(f"{env.replace('/', '-')}-{kind}.npz") if path is None else Path(path)
     format_for(place, format)
     making = _Making(agent_of(env, algorithm, train_steps, seed, Path(runs)), transitions)
-    written = write_dataset(place, making.episodes(kind), format=format, about=making.about(env, kind))
+    written = write_dataset(
+        place, making.episodes(kind), format=format, about=making.about(env, kind), allow_nonfinite=True
+    )
     making.forget()
     return written
 

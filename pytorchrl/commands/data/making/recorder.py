@@ -72,7 +72,7 @@ class Recorder:
         seed = int(np.random.SeedSequence(self._seed.entropy, spawn_key=key).generate_state(1)[0])
         with seeding_processes(np.random.SeedSequence(self._seed.entropy, spawn_key=(*key, 0))), self._envs() as envs:
             episodes = episodes_of_actor(actor(envs, seed), envs, seed, deterministic=False)
-            write_dataset(file, _until(episodes, wanted, stopped, self._folder))
+            write_dataset(file, _until(episodes, wanted, stopped, self._folder), allow_nonfinite=True)
 
 
 def random_actions(envs: VecEnv, seed: int) -> Callable[[Any], Any]:
