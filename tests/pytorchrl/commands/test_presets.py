@@ -257,8 +257,8 @@ def test_replay_holds_the_presets_transitions_with_other_numbers_of_copies(capsy
     fewer = described_run(["--algorithm", "r2d2", "--env", "CartPole-v1", "--env.num-envs", "1"])
     assert fewer.parts.storage.hyper_parameters["size"] == 4 * 12_500
     envs = prl.VecEnv.create_factory("CartPole-v1", num_envs=4)
-    for composed in (prl.compose("DQN", "CartPole-v1", num_envs=4), prl.compose("DQN", envs)):
-        with composed as scheme:
+    for env, num_envs in (("CartPole-v1", 4), (envs, None)):
+        with prl.compose("DQN", env, num_envs=num_envs) as scheme:
             assert (scheme.storage.size, scheme.storage.capacity) == (15_000, 60_000)
         said = " ".join(capsys.readouterr().out.split())
         assert "compose: With 4 copies of the environment instead of 1, storage.size is" in said
