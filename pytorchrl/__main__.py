@@ -20,7 +20,7 @@ from pytorchrl.terminal import ending_with_its_reader, format_warning, printable
 from pytorchrl.version import VERSION
 
 _PROGRAM = "python -m pytorchrl"
-_EXPECTED = (DependencyNotInstalled, ImportError, OSError, RuntimeError, ValueError)
+_EXPECTED = (DependencyNotInstalled, ImportError, MemoryError, OSError, RuntimeError, ValueError)
 """Errors that the toolkit raises with a message for its user; others are faults, whose traceback is shown."""
 
 
@@ -113,8 +113,8 @@ def _is_of_user(filename: str) -> bool:
 
 @functools.cache
 def _own_folders() -> tuple[Path, ...]:
-    """Return the folders of the toolkit, which lies outside of installed packages where it is developed."""
-    specs = map(importlib.util.find_spec, ("pytorchrl", "storages"))
+    """Return the folders of the toolkit, and of what runs its commands, which may lie outside of installed packages."""
+    specs = map(importlib.util.find_spec, ("pytorchrl", "storages", "tyro"))
     folders = (folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ())
     return tuple(Path(folder).resolve() for folder in folders)
 

@@ -25,6 +25,7 @@ import yaml
 
 import pytorchrl as prl
 from benchmarks.learning import presets_zoo
+from benchmarks.learning.atari_100k import GAMES, STEPS
 from benchmarks.learning.learning_runs import results_of
 from benchmarks.learning.presets_tasks import MUJOCO, MUJOCO_VERSIONS, PRESETS, PresetTask
 from benchmarks.shared.page_texts import paragraphs
@@ -288,7 +289,10 @@ def returns_text(results: Mapping[PresetTask, Sequence[Result]]) -> str:
 
 
 def published_text(tasks: Sequence[PresetTask]) -> str:
-    """Return the published returns as YAML; without those that are the largest there can be."""
+    """Return the published returns as YAML, those of all games of Atari in 100,000 steps among them.
+
+    Those that are the largest there can be are left out.
+    """
     found: dict[str, dict[str, Any]] = {}
     for task in tasks:
         if task.published is not None and task.published.steps is not None:
@@ -297,6 +301,13 @@ def published_text(tasks: Sequence[PresetTask]) -> str:
                 source += f", in {task.env.partition('-')[0]}-{MUJOCO_VERSIONS[source]}"
             of_env = {"return": task.published.mean_return, "steps": task.published.steps, "source": source}
             found.setdefault(task.algorithm, {})[task.env] = of_env
+    for game, scores in GAMES.items():
+        of_env = {
+            "return": scores.data_efficient_rainbow,
+            "steps": STEPS,
+            "source": "van Hasselt et al., arXiv 1906.05243",
+        }
+        found.setdefault("Rainbow", {}).setdefault(f"{game}NoFrameskip-v4", of_env)
     head = "# Published returns, beside those of presets: written by benchmarks/learning/presets.py.\n"
     return head + yaml.safe_dump(found, default_flow_style=None, width=120)
 

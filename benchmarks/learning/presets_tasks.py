@@ -37,6 +37,7 @@ class PresetTask:
 
 _ONE = (1,)
 _BOX2D, MUJOCO, _MINATAR, _ATARI, _ROBOTICS = "Box2D", "mujoco", "minatar", "ale_py", "gymnasium_robotics"
+_DER_PONG = Published(-19.3, 100_000, "van Hasselt et al., arXiv 1906.05243")
 
 
 def _zoo(mean_return: float, steps: int) -> Published:
@@ -106,7 +107,7 @@ _HOURS = [
     PresetTask("tqc-halfcheetah", "TQC", "HalfCheetah-v5", _zoo(12_089.9, 1_000_000), _ONE, MUJOCO),
     PresetTask("tqc-walker2d", "TQC", "Walker2d-v5", _zoo(4_380.7, 1_000_000), _ONE, MUJOCO),
     PresetTask("tqc-ant", "TQC", "Ant-v5", _zoo(3_339.4, 1_000_000), _ONE, MUJOCO),
-    PresetTask("rainbow-pong", "Rainbow", "PongNoFrameskip-v4", None, _ONE, _ATARI),
+    PresetTask("rainbow-pong", "Rainbow", "PongNoFrameskip-v4", _DER_PONG, _ONE, _ATARI),
     PresetTask("spr-pong", "SPR", "PongNoFrameskip-v4", None, _ONE, _ATARI),
     PresetTask("bbf-pong", "BBF", "PongNoFrameskip-v4", None, _ONE, _ATARI),
     PresetTask("ppo-breakout", "PPO", "BreakoutNoFrameskip-v4", _zoo(398.0, 10_000_000), _ONE, _ATARI),

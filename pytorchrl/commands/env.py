@@ -12,7 +12,7 @@ from gymnasium import spaces
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.algorithms.checks import check_action_space
 from pytorchrl.agent.envs.copies.making import bare_env, check_id, make_env
-from pytorchrl.agent.envs.games.atari_envs import preprocessed, whole_games
+from pytorchrl.agent.envs.games.atari_envs import described_preprocessing, preprocessed, whole_games
 from pytorchrl.agent.envs.native.native_making import Backend, is_native
 from pytorchrl.agent.envs.random_play import (
     RandomPlay,
@@ -76,7 +76,8 @@ def env(
         check_id(env_id, "env")
 
     described = VecEnv.create_factory(made_of, env_kwargs=arguments)
-    parts = (preprocessed(described) if preprocessing else described).hyper_parameters
+    factory = preprocessed(described) if preprocessing else described
+    parts = factory.hyper_parameters
 
     def make(wrappers: Sequence[Any]) -> gym.Env[Any, Any]:
         return make_env(parts["env"], dict(parts["env_kwargs"] or {}), wrappers)[0]
@@ -86,7 +87,8 @@ def env(
     in_games = "" if len(played) == len(parts["wrappers"]) else ", in whole games without clipped rewards"
     one = make(parts["wrappers"])
     try:
-        print_facts(env_id, _made(one))
+        of_games = {} if factory is described else {"preprocessing": described_preprocessing(factory)}
+        print_facts(env_id, _made(one) | of_games)
         play = play_at_random(lambda: make(played), episodes, longest, seed)
         print_facts(f"Random actions{in_games}", _played(play))
         print_facts("Algorithms", _algorithms_for(one))

@@ -13,7 +13,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.agent.envs.vec_env import one_copy
 from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
-from pytorchrl.commands.value_in_environment import RANDOM, RandomActions, compared, described
+from pytorchrl.commands.value_in_environment import RANDOM, RandomBaseline, compared, described
 from pytorchrl.commands.value_on_data import evaluate_on_data
 from pytorchrl.comparison.references import known_reference
 from pytorchrl.experiments import NormalizedScore
@@ -43,6 +43,7 @@ def evaluate(
     episodes: int = 20,
     seed: int = 0,
     explore: bool = False,
+    epsilon: float = 0.0,
     best: bool = False,
     baseline: Annotated[str | None, tyro.conf.arg(metavar="random|RUN", help_behavior_hint="")] = None,
     data: str | None = None,
@@ -60,6 +61,8 @@ def evaluate(
         episodes: number of episodes.
         seed: of the first episode, for `env.reset(seed=...)`; each next episode has the next number.
         explore: choose actions as the explorer does at the run's end, instead of greedy ones.
+        epsilon: probability of a uniformly random action in place of the policy's, for discrete actions: 0.05 in games
+            of Atari by Mnih et al. (2015), 0.001 by van Hasselt et al. (2016) and later ones.
         best: take the weights of the run's best evaluation.
         baseline: compare the policy with random actions, or with that of another run, in the same episodes.
         data: a data set, from which the value of a run's greedy actions is estimated without an environment; run is
@@ -71,9 +74,13 @@ def evaluate(
     """
     check_counts(episodes=episodes, fits=fits, updates=updates)
     check_seed(seed)
+    if not 0 <= epsilon <= 1:
+        raise ValueError(f"--epsilon must lie in [0, 1], got {epsilon}")
     if data is not None:
         if explore:
             raise ValueError("--data evaluates the greedy actions, which load_policy takes; leave out --explore")
+        if epsilon:
+            raise ValueError("--data evaluates the greedy actions, without random ones; leave out --epsilon")
         if best:
             raise ValueError("--data evaluates the policy of the last checkpoint; leave out --best")
         if baseline is not None:
@@ -83,26 +90,33 @@ def evaluate(
         return
     algorithm, envs_factory, config = policy_of(policy_file(run, best), imports)
     other = None if baseline is None else _baseline(baseline, run, algorithm, envs_factory, config, imports)
-    result = _evaluated(algorithm, envs_factory, episodes, seed, explore)
-    tell(described(result))
+    result = _evaluated(algorithm, envs_factory, episodes, seed, explore, epsilon)
+    tell(described(result, f", random actions with probability {epsilon:g}" if epsilon else ""))
     if (references := _references(config)) is not None:
         score = normalised([result.mean_return], references)[0]
         tell(f"Normalised score: {score:.3f}, where a return of {references[0]:g} is 0 and of {references[1]:g} is 1")
     if other is not None:
         name = "random actions" if baseline == RANDOM else str(baseline)
-        beside = _evaluated(*other, episodes, seed, explore)
+        beside = _evaluated(*other, episodes, seed, explore, 0.0 if baseline == RANDOM else epsilon)
         tell(f"{'Random actions' if baseline == RANDOM else baseline}, {described(beside)}")
         tell(compared(str(run), result, name, beside))
 
 
 def _evaluated(
-    algorithm: Algorithm | RandomActions, envs_factory: Factory[VecEnv], episodes: int, seed: int, explore: bool
+    algorithm: Algorithm | RandomBaseline,
+    envs_factory: Factory[VecEnv],
+    episodes: int,
+    seed: int,
+    explore: bool,
+    random_share: float,
 ) -> Evaluation:
     """Return the returns of a policy in one copy of its environment."""
     acting = cast("Algorithm", algorithm)
     progress = (acting.steps, acting.target_steps) if explore and isinstance(algorithm, Algorithm) else None
     with one_copy(envs_factory)() as envs:
-        return evaluate_from_seeds(acting, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
+        return evaluate_from_seeds(
+            *(acting, envs, episodes, seed, MAX_EPISODE_STEPS), explore_at=progress, random_share=random_share
+        )
 
 
 def _baseline(
@@ -112,14 +126,14 @@ def _baseline(
     envs_factory: Factory[VecEnv],
     config: Mapping[str, Any],
     imports: Imports,
-) -> tuple[Algorithm | RandomActions, Factory[VecEnv]]:
+) -> tuple[Algorithm | RandomBaseline, Factory[VecEnv]]:
     """Return what a policy is compared with, and a factory of the environments in which it acts.
 
     Raises:
         ValueError: it is a policy of another environment.
     """
     if baseline == RANDOM:
-        return RandomActions(algorithm), envs_factory
+        return RandomBaseline(algorithm), envs_factory
     other, its_envs, its_config = policy_of(Path(baseline), imports)
     ours, theirs = environment(config), environment(its_config)
     if ours != theirs:
@@ -273,4 +287,5 @@ def _references(config: Mapping[str, Any]) -> tuple[float, float] | None:
 
 def _tell(played: Played | None) -> None:
     if played is not None:
-        tell(f"An episode of {counted(played.length, 'step')}, return {played.episode_return:.2f}")
+        what = "The beginning of an episode, of" if played.is_cut else "An episode of"
+        tell(f"{what} {counted(played.length, 'step')}, return {played.episode_return:.2f}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
 
+from pytorchrl.agent.envs.games.atari_envs import described_preprocessing
 from pytorchrl.agent.global_generators import seed_process
 from pytorchrl.commands.composition.described_run import DescribedRun, described_run, make_callbacks, make_loggers
 from pytorchrl.commands.composition.parts import RunParts
@@ -38,16 +39,26 @@ def train(arguments: Sequence[str]) -> None:
         end_with(described.parent_process)
     if described.preset is not None:
         tell(f"Preset: {described.preset}; --no-preset disables it.")
-        expected = expected_return(described.parts.algorithm.name, described.parts.env_name or "")
+        expected = expected_return(described.parts.algorithm.name, described.parts.env_name or "", described.changed)
         if expected is not None:
             tell(expected)
     for notice in described.notices:
         tell(notice)
     if described.parts.is_preprocessed:
-        tell("Preprocessing: the usual one of Atari games (prl.atari_envs); --no-preprocessing leaves frames raw.")
+        assert described.parts.envs is not None
+        tell(
+            f"Preprocessing: the usual one of Atari games (prl.atari_envs): "
+            f"{described_preprocessing(described.parts.envs)}; --no-preprocessing leaves frames raw."
+        )
     tell(described.parts)
     if described.data is not None:
         tell(described.data)
+    if described.is_dry:
+        parts = described.parts
+        tell(
+            f"{parts.steps:,} steps, seeds {', '.join(map(str, described.seeds))}, in {described.log_dir}: not trained"
+        )
+        return
     _train_all(described)
 
 

@@ -24,7 +24,7 @@ _FEWEST = 10
 """Episodes below which a bootstrap interval is too narrow for a conclusion."""
 
 
-class RandomActions:
+class RandomBaseline:
     """Stands in for an algorithm in evaluations: uniformly random actions, of those that its mask allows.
 
     Args:
@@ -44,12 +44,17 @@ class RandomActions:
         return ActingStep(action, action, rhs, {})
 
 
-def described(result: Evaluation) -> str:
-    """Return the statistics of an evaluation in a line, with the 95% bootstrap interval of the mean."""
+def described(result: Evaluation, acting: str = "") -> str:
+    """Return the statistics of an evaluation in a line, with the 95% bootstrap interval of the mean.
+
+    Args:
+        result: of the evaluation.
+        acting: how actions were chosen, after a comma; "" greedily.
+    """
     returns = np.array(result.returns)
     interval = _interval(estimate([returns], "mean"))
     return (
-        f"{counted(len(returns), 'episode')}: mean return {returns.mean():.2f}"
+        f"{counted(len(returns), 'episode')}{acting}: mean return {returns.mean():.2f}"
         f"{f' (95% interval {interval})' if interval else ''}, standard deviation {returns.std():.2f}, median "
         f"{np.median(returns):.2f}, from {returns.min():.2f} to {returns.max():.2f}; mean length "
         f"{np.mean(result.lengths):.1f}"

@@ -10,7 +10,7 @@ import numpy as np
 
 from pytorchrl.comparison.answer import answer_of
 from pytorchrl.comparison.improvement import Improvement, improvement
-from pytorchrl.comparison.notes import notes_of
+from pytorchrl.comparison.notes import notes_of, unequal_lengths
 from pytorchrl.comparison.references import Reference, check_references, reference_of
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.scores import RunScores, ScoreName, common_metric, scores_of
@@ -102,7 +102,8 @@ def compare_groups(
         improvements=tuple(_improvements(results, baseline)),
         notes=(*left_out, *repeated, *notes_of(groups, results, used, metric, score, at_steps)),
     )
-    return replace(comparison, answer=answer_of(comparison))
+    # What makes the groups hard to compare comes before what they reach.
+    return replace(comparison, answer=" ".join([*unequal_lengths(results, at_steps), answer_of(comparison)]))
 
 
 def _baseline(given: str, names: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ def notes_of(
     which = "the last of each run" if score == "final" else f"the mean of the last {LAST} of each run"
     until = "" if at_steps is None else f" until {at_steps:,} steps"
     return [
+        *unequal_lengths(results, at_steps),
         f"Scores: {_MEANINGS.get(metric, metric)}; statistics are of {which}{until}.",
         f"Intervals of {CONFIDENCE:.0%}: percentiles of a stratified bootstrap over seeds, {RESAMPLES:,} resamples by "
         f"a generator of seed {SEED}.",
@@ -42,7 +43,7 @@ def notes_of(
         *not_finite(results, score),
         *_few_measurements(results),
         *_few_seeds(results),
-        *_unequal(results, at_steps),
+        *_unfinished(results, at_steps),
         *_ended_before(groups, results, at_steps),
         *_named_twice(groups),
         *_across_environments(groups, results),
@@ -116,12 +117,8 @@ def _few_seeds(results: Sequence[GroupResult]) -> Iterator[str]:
         )
 
 
-def _unequal(results: Sequence[GroupResult], at_steps: int | None) -> Iterator[str]:
-    for result in results:
-        behind = [run for run in result.runs if run.target_steps is not None and run.steps < run.target_steps]
-        if behind and at_steps is None:
-            share = f"{len(behind)} of {len(result.runs)} runs{_in(result.environment)}"
-            yield f"{result.name}: {share} have not reached their target steps."
+def unequal_lengths(results: Sequence[GroupResult], at_steps: int | None) -> Iterator[str]:
+    """Note the environments whose runs had numbers of steps that differ by more than 5%."""
     for env in dict.fromkeys(result.environment for result in results):
         steps = [run.steps for result in results if result.environment == env for run in result.runs]
         if max(steps) > 1.05 * min(steps) and at_steps is None:
@@ -129,6 +126,14 @@ def _unequal(results: Sequence[GroupResult], at_steps: int | None) -> Iterator[s
                 f"Runs in {env or 'the environment'} were trained for {min(steps):,.0f} to {max(steps):,.0f} steps; "
                 f"at_steps (--at-steps) compares them after equal numbers."
             )
+
+
+def _unfinished(results: Sequence[GroupResult], at_steps: int | None) -> Iterator[str]:
+    for result in results:
+        behind = [run for run in result.runs if run.target_steps is not None and run.steps < run.target_steps]
+        if behind and at_steps is None:
+            share = f"{len(behind)} of {len(result.runs)} runs{_in(result.environment)}"
+            yield f"{result.name}: {share} have not reached their target steps."
 
 
 def _ended_before(groups: Sequence[Group], results: Sequence[GroupResult], at_steps: int | None) -> Iterator[str]:

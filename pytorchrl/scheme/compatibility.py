@@ -10,6 +10,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.stacked_memory import described_memory
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.envs.copies.making import name_of_wrapper
 from pytorchrl.agent.envs.spaces import have_other_bounds
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.wrong_calls import way_out
@@ -96,20 +97,28 @@ def check_composition(
 
 
 def check_rewards(
-    algorithm: Factory[Algorithm], storage: Factory[Storage], normalize_rewards: str | None, *, collects: bool
+    algorithm: Factory[Algorithm],
+    storage: Factory[Storage],
+    train_envs: Factory[VecEnv] | None,
+    normalize_rewards: str | None,
 ) -> None:
     """Check that the rewards in the main storage can be normalised.
 
     Raises:
-        CompositionError: nothing is collected, hindsight computes rewards that would not be normalised, or the
-            algorithm learns from components of rewards, which are not.
+        CompositionError: nothing is collected, a wrapper normalises the rewards already, hindsight computes rewards
+            that would not be normalised, or the algorithm learns from components of rewards, which are not.
     """
     if normalize_rewards is None:
         return
-    if not collects:
+    if train_envs is None:
         raise CompositionError(
             "Scheme: normalize_rewards normalises the rewards that are collected, and there is no train_envs_factory; "
             "leave it out"
+        )
+    if "NormalizeReward" in map(name_of_wrapper, train_envs.hyper_parameters.get("wrappers", ())):
+        raise CompositionError(
+            f"Scheme: rewards would be normalised twice, by the wrapper NormalizeReward and by "
+            f"normalize_rewards={normalize_rewards!r}; leave out one of them"
         )
     if _components_of(algorithm):
         raise CompositionError(

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
+from pytorchrl.agent.envs.spaces import random_actions
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.scheme.collector import Seed, to_device
@@ -107,6 +109,7 @@ def evaluate(
     steps: int | None = None,
     explore_at: tuple[int, int] | None = None,
     env_seeds: Sequence[int] | None = None,
+    random_share: float = 0.0,
 ) -> Evaluation:
     """Run a number of the environments' own episodes, or of steps, under any wrappers.
 
@@ -126,10 +129,13 @@ def evaluate(
         explore_at: (steps, target_steps) of training at which the explorer's schedules are evaluated, to act with
             exploration; None acts deterministically.
         env_seeds: (E,) of the first reset of each environment; None derives them from ``seed``.
+        random_share: probability with which an action is replaced by a uniformly random one of a discrete space.
 
     Raises:
         EvaluationStoppedError: ``stopped`` returned true.
+        ValueError: ``random_share`` does not lie in [0, 1], or actions are not discrete.
     """
+    randomise = RandomActions(random_share, envs, seed) if random_share else None
     if episodes is None:
         share = np.full(envs.num_envs, _UNLIMITED)
     else:
@@ -162,7 +168,8 @@ def evaluate(
         exploration.starts = starts
         acting = algorithm.acting_step(obs, rhs, starts, exploration)
         steps_left -= 1
-        step = envs.step(acting.env_action if envs.takes_tensors else acting.env_action.cpu().numpy())
+        actions = acting.env_action if envs.takes_tensors else acting.env_action.cpu().numpy()
+        step = envs.step(actions if randomise is None else randomise(actions))
         if algorithm.reads_rewards:
             exploration.rewards = torch.as_tensor(step.reward, dtype=torch.float32, device=algorithm.device)
         observation, rhs = step.observation, acting.rhs
@@ -201,6 +208,40 @@ def evaluate(
     )
 
 
+class RandomActions:
+    """Replaces each action by a uniformly random one with a probability, as evaluations of papers on Atari do.
+
+    Args:
+        share: the probability.
+        envs: whose actions they are.
+        seed: of the draws.
+
+    Raises:
+        ValueError: the probability does not lie in [0, 1], or actions are not discrete.
+    """
+
+    def __init__(self, share: float, envs: VecEnv, seed: Seed) -> None:
+        self._space = envs.action_space
+        if not isinstance(self._space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+            raise ValueError(f"a share of random actions needs discrete actions, the environments have {self._space}")
+        if not 0 <= share <= 1:
+            raise ValueError(f"the share of random actions must lie in [0, 1], got {share}")
+        self._share = share
+        base = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+        # Apart from the seeds of the environments.
+        apart = np.random.SeedSequence(base.entropy, spawn_key=(*base.spawn_key, 1 << 20))
+        self._generator = np.random.default_rng(apart)
+
+    def __call__(self, actions: Any) -> Any:
+        """Return actions (E, *action) of which some are random."""
+        drawn = random_actions(self._space, len(actions), self._generator)
+        is_random = self._generator.random(len(actions)) < self._share
+        if isinstance(actions, torch.Tensor):
+            chosen = torch.from_numpy(is_random).to(actions.device)
+            return torch.where(chosen[:, None], torch.as_tensor(drawn).to(actions), actions)
+        return np.where(is_random[:, None], drawn, actions).astype(actions.dtype)
+
+
 def evaluate_from_seeds(
     algorithm: Algorithm,
     envs: VecEnv,
@@ -210,6 +251,7 @@ def evaluate_from_seeds(
     stopped: Callable[[], bool] = lambda: False,
     *,
     explore_at: tuple[int, int] | None = None,
+    random_share: float = 0.0,
 ) -> Evaluation:
     """As :func:`evaluate`, with episodes of known seeds: number i begins with ``env.reset(seed=first_seed + i)``.
 
@@ -220,7 +262,11 @@ def evaluate_from_seeds(
         EvaluationStoppedError: ``stopped`` returned true.
     """
     if getattr(envs, "is_native", False):  # a class of a user's may have its own build
-        return evaluate(algorithm, envs, episodes, first_seed, max_episode_steps, stopped, explore_at=explore_at)
+        return evaluate(
+            *(algorithm, envs, episodes, first_seed, max_episode_steps, stopped),
+            explore_at=explore_at,
+            random_share=random_share,
+        )
     num_envs, parts = envs.num_envs, list[Evaluation]()
     for begun in range(0, episodes, num_envs):
         count = min(num_envs, episodes - begun)
@@ -228,7 +274,12 @@ def evaluate_from_seeds(
         seeds = [first_seed + begun + max(0, env + count - num_envs) for env in range(num_envs)]
         seed, longest = seeds[-1], max_episode_steps
         try:
-            part = evaluate(algorithm, envs, count, seed, longest, stopped, explore_at=explore_at, env_seeds=seeds)
+            part = evaluate(
+                *(algorithm, envs, count, seed, longest, stopped),
+                explore_at=explore_at,
+                env_seeds=seeds,
+                random_share=random_share,
+            )
         except EvaluationStoppedError as error:
             played = sum(len(part.returns) for part in parts)
             raise EvaluationStoppedError(f"stopped after {played} of {episodes} episodes") from error

@@ -117,7 +117,7 @@ class Scheme(Answering, Closing):
         collects = train_envs_factory is not None
         check_roles(algo_factory, actor_factory, sources, train_envs_factory, test_envs_factory)
         check_composition(algo_factory, actor_factory, sources, mixed, collects=collects)
-        check_rewards(algo_factory, storage_factory, normalize_rewards, collects=collects)
+        check_rewards(algo_factory, storage_factory, train_envs_factory, normalize_rewards)
         if collection is not None:
             collection.check(storage_factory, train_envs_factory)
         check_default_dtype(type(self).__name__)

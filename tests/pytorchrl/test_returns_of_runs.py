@@ -190,6 +190,8 @@ def test_logged_returns_equal_those_recorded_in_the_environments(
     seed: int,
 ) -> None:
     recorders = ReturnRecorders()
+    if "NormalizeReward" in wrappers:
+        normalize_rewards = None  # twice is refused
     scheme = scheme_of(algorithm, environment, [recorders, *wrappers], num_envs, normalize_rewards, seed)
     stored = Stored(scheme)
     with tempfile.TemporaryDirectory() as folder:

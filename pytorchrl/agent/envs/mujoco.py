@@ -1,11 +1,13 @@
-"""Errors of MuJoCo's environments that say what the system lacks: OpenGL, a display, a version that fits."""
+"""Warnings of MuJoCo's models, and errors that say what the system lacks: OpenGL, a display, a version that fits."""
 
+import importlib
 import importlib.metadata
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium as gym
@@ -14,10 +16,62 @@ _PACKAGES = ("mujoco", "OpenGL", "glfw", "gymnasium.envs.mujoco")
 """Modules whose errors in rendering, or in an import of MuJoCo, are about OpenGL."""
 _BACKENDS = ("egl", "osmesa", "glfw")
 _FAILED = "MuJoCo cannot render here, as there is no OpenGL"
-_WAY_OUT = (
-    "start with MUJOCO_GL=egl, which needs the system's libEGL, or with MUJOCO_GL=osmesa, which needs its libOSMesa; "
-    "neither needs a display"
-)
+_LIBRARIES = {
+    "egl": "the system's libEGL (libegl1 in Debian and Ubuntu)",
+    "osmesa": "the system's libOSMesa (libosmesa6 in Debian and Ubuntu)",
+}
+"""What each way to render without a display needs."""
+
+
+@contextmanager
+def collected_warnings(env: str | Callable[..., Any]) -> Iterator[None]:
+    """Within it, take MuJoCo's warnings about models, and warn as Python does after it: once, not for each copy.
+
+    MuJoCo prints them and writes them to a file ``MUJOCO_LOG.TXT``. Those about deprecated attributes of a model's file
+    are for its author: they become a :class:`DeprecationWarning`, which Python shows where it is asked for, and are
+    left out for gymnasium's own models. Later warnings, of simulations that become unstable, stay MuJoCo's own, and so
+    do all where a function of the user's takes them.
+
+    Args:
+        env: id or callable of the environment that is made within.
+    """
+    mujoco = _mujoco_of(env)
+    if mujoco is None or mujoco.get_mju_user_warning() is not None:
+        yield
+        return
+    texts: list[str] = []
+    # An exception in the function would end the process.
+    mujoco.set_mju_user_warning(texts.append)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(None)
+    for text in dict.fromkeys(texts):
+        is_for_author = "deprecated" in text
+        if not (is_for_author and _is_of_gymnasium(env)):
+            warnings.warn(
+                f"MuJoCo: {text}", DeprecationWarning if is_for_author else RuntimeWarning, stacklevel=_OF_CALLER
+            )
+
+
+_OF_CALLER = 4
+"""Level of the code for which the environment is made, above the context."""
+
+
+def _is_of_gymnasium(env: str | Callable[..., Any]) -> bool:
+    entry = gym.spec(env).entry_point if isinstance(env, str) else None
+    return isinstance(entry, str) and entry.startswith("gymnasium.envs.mujoco")
+
+
+def _mujoco_of(env: str | Callable[..., Any]) -> Any:
+    """Return the module of MuJoCo, if an environment may be of it; None without the module."""
+    if _is_of_gymnasium(env):
+        try:
+            return importlib.import_module("mujoco")
+        except Exception:
+            # Any exception: it is raised again, and explained, where the environment is made.
+            return None
+    return sys.modules.get("mujoco")
 
 
 def render(env: gym.Env[Any, Any]) -> Any:
@@ -85,7 +139,13 @@ def _without_opengl(error: Exception) -> str:
     chosen = os.environ.get("MUJOCO_GL")
     named = "" if chosen is None else f" for MUJOCO_GL={chosen}"
     reason = " ".join(str(error).split())
-    return f"{_FAILED}{named}: {_WAY_OUT} ({type(error).__name__}: {reason})"
+    # A library may be there and not work, as libEGL without a driver.
+    lacking = f"it needs {_LIBRARIES[chosen]}, which is missing or does not work; or " if chosen in _LIBRARIES else ""
+    others = [f"with MUJOCO_GL={name}, which needs {text}" for name, text in _LIBRARIES.items() if name != chosen]
+    return (
+        f"{_FAILED}{named}: {lacking}start {', or '.join(others)}; no display is needed "
+        f"({type(error).__name__}: {reason})"
+    )
 
 
 def _comes_from(error: BaseException, packages: tuple[str, ...]) -> bool:

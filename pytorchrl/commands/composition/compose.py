@@ -10,10 +10,12 @@ from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.algorithms.refusals import algorithm_of
 from pytorchrl.agent.envs import VecEnv
+from pytorchrl.agent.envs.games.atari_envs import lost_by_backend
 from pytorchrl.agent.other_names import OF_PARTS, SCHEME_NAMES
 from pytorchrl.agent.other_names.calls import environment_of
 from pytorchrl.commands.composition.description import KINDS, merge_descriptions
 from pytorchrl.commands.composition.parts import actor_for, make_parts, part_named, storage_class
+from pytorchrl.commands.composition.preset_changes import fit_replay, told_of_copies, without_normalization
 from pytorchrl.commands.composition.presets import fit_preset, preset_of, replaced_settings
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.compatibility import CompositionError
@@ -71,6 +73,8 @@ def compose(
     hyper-parameters of the preset for the environment, if there is one (see docs/presets.md), as in `train`; one given
     as a factory keeps its own, and no preset is used, which is said. The scheme's `config` shows what was chosen. A
     factory of environments, or `wrappers` and `env_kwargs` of a dict, replace those of the preset, which is then said.
+    With another number of copies than the preset's, a storage that replays holds as many transitions as in the preset;
+    what becomes of rollouts and minibatches is said.
     Callbacks of a preset, such as the resets of BBF for Atari, are a learner's, and not part of the scheme.
 
     A dict has the hyper-parameters that differ from the preset's or the default ones, and the name of the class or of
@@ -113,6 +117,12 @@ def compose(
             )
         preset, preset_name = {}, None
     whole = merge_descriptions(fit_preset(preset, chosen), chosen, {"preprocessing": preprocessing})
+    of_env = env.hyper_parameters if isinstance(env, Factory) else whole["env"]
+    whole = fit_replay(whole, preset, chosen, of_env.get("num_envs", 1))
+    normalises_twice = others.get("normalize_rewards") is not None and "wrappers" not in chosen.get("env", {})
+    if normalises_twice and (wrappers := without_normalization(whole["env"].get("wrappers", ()))) is not None:
+        whole["env"]["wrappers"] = wrappers
+        tell(f"compose: the wrapper NormalizeReward of the preset {preset_name} is replaced by normalize_rewards")
     if unknown := sorted(others.keys() - _of_scheme().keys()):
         storage_cls = storage.cls if isinstance(storage, Factory) else storage_class(whole, cls)
         actor_name = whole["actor"].get("name")
@@ -131,6 +141,11 @@ def compose(
         replaced.append(f"num_envs={count}")
     if replaced:
         tell(f"compose: not used of the preset {preset_name}: {', '.join(replaced)}, as env is given with others")
+    sized = {**chosen, "storage": storage.hyper_parameters} if isinstance(storage, Factory) else chosen
+    for sentence in told_of_copies(parts, preset, sized):
+        tell(f"compose: {sentence}")
+    if not isinstance(env, Factory) and parts.envs is not None and (lost := lost_by_backend(parts.envs)) is not None:
+        tell(f"compose: {lost}")
     if "callbacks" in preset:
         named = ", ".join(text.partition("(")[0] for text in preset["callbacks"])
         tell(f"compose: a scheme has no callbacks; the preset {preset_name} has {named}, which Learner takes")

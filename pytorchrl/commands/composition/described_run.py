@@ -14,6 +14,7 @@ from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs import VecEnv
+from pytorchrl.agent.envs.games.atari_envs import lost_by_backend
 from pytorchrl.commands.composition.data_source import (
     DATA_SETTINGS,
     Data,
@@ -41,6 +42,7 @@ from pytorchrl.commands.composition.parts import (
     storage_class,
     value_of,
 )
+from pytorchrl.commands.composition.preset_changes import changed_settings, fit_replay, told_of_copies
 from pytorchrl.commands.composition.presets import fit_preset, no_preset, preset_of, replaced_settings
 from pytorchrl.experiments.callbacks import AfterSteps, Callback
 from pytorchrl.experiments.finished_runs import has_finished
@@ -82,6 +84,8 @@ class DescribedRun:
     parts: RunParts
     preset: str | None
     """The preset's name; None where there is none."""
+    changed: Sequence[str]
+    """Names of settings that differ from the preset's, so that its return is not to be expected."""
     notices: Sequence[str]
     """What is said of the preset before training: what it replaces, or that there is none."""
     settings: Mapping[str, Any]
@@ -90,6 +94,8 @@ class DescribedRun:
     """The data set to learn from, beside the environments' transitions or instead of them."""
     parent_process: int | None
     """Process id; training ends when that process has ended."""
+    is_dry: bool
+    """Whether the run is only printed."""
 
     @property
     def log_dir(self) -> Path:
@@ -198,6 +204,8 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     )
     description, preset = _describe(chosen, file)
     parser = _parser(add_help=True)
+    if preset.name is not None:
+        parser.description = f"{parser.description} The preset {preset.name} is used; --no-preset leaves it out."
     _add_options_of_parts(parser, description)
     given = parse(parser, arguments)
     by_option: dict[str, Any] = {
@@ -218,6 +226,8 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     make_callbacks(settings)
     make_loggers(settings)
     whole = merge_descriptions(description, by_option)
+    own = merge_descriptions(_with_names_of_classes(file), by_option, _names_of(chosen))
+    whole = fit_replay(whole, preset.settings, own, whole["env"].get("num_envs", 1))
     if settings.get("from"):
         chosen_here = {**file.get("algorithm", {}), **by_option["algorithm"]}
         whole["algorithm"] = without_random_actions(whole["algorithm"], chosen_here)
@@ -227,8 +237,14 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     parts = make_parts(whole, needs_env=needs_env)
     has_size = "size" in {**file.get("storage", {}), **by_option["storage"]}
     data = data_of(settings, parts.algorithm.cls, has_size)
-    notices = preset.notices({**file.get("env", {}), **by_option["env"]})
-    return DescribedRun(parts, preset.name, notices, settings, data, given.parent_process)
+    # Without hyper-parameters of classes in whose place others were chosen.
+    of_preset = {kind: preset.settings.get(kind, {}).keys() & whole[kind].keys() for kind in KINDS}
+    parts = replace(parts, named=of_preset)
+    changed = changed_settings(preset.settings, own) if preset.settings and data is None else []
+    notices = [*preset.notices(own["env"]), *told_of_copies(parts, preset.settings, own)]
+    if parts.envs is not None and (lost := lost_by_backend(parts.envs)) is not None:
+        notices.append(lost)
+    return DescribedRun(parts, preset.name, changed, notices, settings, data, given.parent_process, given.dry_run)
 
 
 @dataclass(frozen=True)
@@ -251,11 +267,7 @@ class _Preset:
 
 def _describe(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dict[str, Any], _Preset]:
     """Merge the preset, the configuration file and the chosen classes; return also the preset."""
-    names: dict[str, Any] = {
-        kind: {} if getattr(chosen, kind) is None else {"name": getattr(chosen, kind)}
-        for kind in ("algorithm", "actor", "storage", "env")
-    }
-    file, names = _with_names_of_classes(file), _with_names_of_classes(names)
+    file, names = _with_names_of_classes(file), _names_of(chosen)
     for kind, part in names.items():
         _tell_what_is_unused(kind, part.get("name"), file.get(kind, {}))
     begin = getattr(chosen, "from") or file.get("from")
@@ -268,6 +280,13 @@ def _describe(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dict
     preset, preset_name = preset_of(cls, env)
     absent = no_preset(cls, env) if preset_name is None else None
     return merge_descriptions(fit_preset(preset, whole), file, names), _Preset(preset, preset_name, absent)
+
+
+def _names_of(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Return the parts that options name."""
+    return _with_names_of_classes(
+        {kind: {} if (name := getattr(chosen, kind)) is None else {"name": name} for kind in KINDS}
+    )
 
 
 def _with_names_of_classes(description: Mapping[str, Any]) -> dict[str, Any]:
@@ -405,6 +424,9 @@ def _parser(add_help: bool) -> PartsParser:
         action="store_true",
         help="leave frames of Atari raw; ids of Atari are preprocessed as by prl.atari_envs otherwise",
     )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what would be trained, with the settings of the preset, and stop"
+    )
     parser.add_argument("--no-preset", action="store_true", help="use the classes' defaults instead of a preset")
     parser.add_argument(
         "--import",
@@ -424,10 +446,14 @@ def _add_options_of_parts(parser: PartsParser, description: Mapping[str, Any]) -
         return
     algorithm = part_named(Algorithm, description["algorithm"]["name"])
     storage, actor = storage_class(description, algorithm), description["actor"].get("name")
-    add_options(parser, "algorithm", algorithm)
-    add_options(parser, "actor", actor_for(storage) if actor is None else part_named(Actor, actor))
-    add_options(parser, "storage", storage)
-    add_options(parser, "env", VecEnv, but=("env",))
+    classes: dict[str, type[Any]] = {
+        "algorithm": algorithm,
+        "actor": actor_for(storage) if actor is None else part_named(Actor, actor),
+        "storage": storage,
+        "env": VecEnv,
+    }
+    for kind, cls in classes.items():
+        add_options(parser, kind, cls, but=("env",) if kind == "env" else (), values=description[kind])
 
 
 def _of_a_wandb_sweep() -> list[str]:

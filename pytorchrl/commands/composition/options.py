@@ -8,6 +8,7 @@ import types
 import typing
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pytorchrl.terminal import printable
@@ -29,7 +30,13 @@ class PartsParser(argparse.ArgumentParser):
         super()._print_message(printable(message), file)
 
 
-def add_options(parser: PartsParser, prefix: str, cls: type[Any], but: Sequence[str] = ()) -> None:
+def add_options(
+    parser: PartsParser,
+    prefix: str,
+    cls: type[Any],
+    but: Sequence[str] = (),
+    values: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Add an option ``--PREFIX.NAME`` for each hyper-parameter of a class.
 
     Args:
@@ -37,6 +44,7 @@ def add_options(parser: PartsParser, prefix: str, cls: type[Any], but: Sequence[
         prefix: of the options' names.
         cls: the class with the hyper-parameters.
         but: hyper-parameters without an option.
+        values: that a preset or a file has, by hyper-parameter, as values or texts.
     """
     parser.parts[prefix] = cls
     group = parser.add_argument_group(f"{cls.__name__} (--{prefix}.NAME)")
@@ -44,13 +52,15 @@ def add_options(parser: PartsParser, prefix: str, cls: type[Any], but: Sequence[
     for name, parameter in hyper_parameters_of(cls).items():
         if name in but:
             continue
-        default = "" if parameter.default is parameter.empty else f" (default: {parameter.default!r})"
+        default = "" if parameter.default is parameter.empty else f"default: {parameter.default!r}"
+        if name in values:
+            default = f"here: {values[name]}{f'; {default}' if default else ''}"
         group.add_argument(
             dashed(f"--{prefix}.{name}"),
             dest=f"{prefix}.{name}",
             default=argparse.SUPPRESS,
             metavar=_kind(parameter.annotation),
-            help=(meanings.get(name, "").rstrip(".") + default).replace("%", "%%"),
+            help=(meanings.get(name, "").rstrip(".") + (f" ({default})" if default else "")).replace("%", "%%"),
         )
 
 
@@ -171,6 +181,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "eval_episodes": "--algorithm.num-test-episodes",
     "n_eval_episodes": "--algorithm.num-test-episodes",
     "save_freq": "--checkpoint-every",
+    "normalize_rewards": "--env.wrappers \"['NormalizeReward']\"; normalize_rewards is an argument of prl.Scheme",
     "resume": "--from, for the weights of another run; the same command as before continues a run",
 }
 """Options of other libraries' commands, and those here."""

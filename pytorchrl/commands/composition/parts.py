@@ -6,8 +6,8 @@ import difflib
 import inspect
 import re
 import typing
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytorchrl as prl
@@ -46,6 +46,8 @@ class RunParts:
     """The environment's name as it was given; that of a game of Atari is not in its factory."""
     is_preprocessed: bool
     """Whether frames of Atari are preprocessed that would be raw."""
+    named: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Hyper-parameters that a preset names, by the kind of part; they are printed even where they are the default."""
 
     def scheme(self, seed: int, device: str) -> Scheme:
         """Make a scheme of the parts."""
@@ -61,8 +63,10 @@ class RunParts:
         }
 
     def __str__(self) -> str:
-        parts = (self.algorithm, self.actor, self.storage, self.envs)
-        return "\n".join(_format_factory(part) for part in parts if part is not None)
+        parts = {"algorithm": self.algorithm, "actor": self.actor, "storage": self.storage, "env": self.envs}
+        return "\n".join(
+            _format_factory(part, self.named.get(kind, ())) for kind, part in parts.items() if part is not None
+        )
 
 
 def make_parts(
@@ -203,11 +207,15 @@ def value_of(text: Any) -> Any:
     return _node_value(node, text)
 
 
-def _format_factory(factory: Factory[Any]) -> str:
-    """Format a factory with its non-default hyper-parameters."""
+def _format_factory(factory: Factory[Any], named: Collection[str] = ()) -> str:
+    """Format a factory with its non-default hyper-parameters, and those that are named."""
     defaults = {name: parameter.default for name, parameter in hyper_parameters_of(factory.cls).items()}
-    changed = [f"{k}={v!r}" for k, v in factory.hyper_parameters.items() if k not in defaults or v != defaults[k]]
-    return f"{factory.name}({', '.join(changed)})"
+    shown = [
+        f"{name}={value!r}"
+        for name, value in factory.hyper_parameters.items()
+        if name in named or name not in defaults or value != defaults[name]
+    ]
+    return f"{factory.name}({', '.join(shown)})"
 
 
 def _without_name(part: Mapping[str, Any]) -> dict[str, Any]:

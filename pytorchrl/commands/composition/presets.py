@@ -2,7 +2,7 @@
 
 import functools
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ _FOLDER = Path(str(resources.files("pytorchrl.commands") / "presets"))
 _RETURNS, _PUBLISHED = "returns.yaml", "published.yaml"
 _ATARI, _ANY = "Atari", "*"
 """Keys of presets for all games of Atari, and for all other environments."""
+_MOST_NAMES = 5
+"""Settings that a message names."""
 
 
 def preset_of(algorithm: type[Any], env: str) -> tuple[dict[str, Any], str | None]:
@@ -45,13 +47,21 @@ def preset_of(algorithm: type[Any], env: str) -> tuple[dict[str, Any], str | Non
     return {}, None
 
 
-def expected_return(algorithm: str, env: str) -> str | None:
+def expected_return(algorithm: str, env: str, changed: Sequence[str] = ()) -> str | None:
     """Return a sentence about the return that a preset has reached, else about a published one; None without both.
 
     Args:
         algorithm: name of its class.
         env: id of the environment.
+        changed: names of settings in which a run differs from the preset.
     """
+    if (said := _return_of(algorithm, env)) is None or not changed:
+        return said
+    names = ", ".join(changed[:_MOST_NAMES]) + (" and more" if len(changed) > _MOST_NAMES else "")
+    return f"{said} That is of the unchanged preset, from which this run differs in {names}."
+
+
+def _return_of(algorithm: str, env: str) -> str | None:
     found = _content(_RETURNS).get(algorithm, {}).get(env)
     if found is not None:
         returns = found["returns"]

@@ -16,7 +16,7 @@ from pytorchrl.agent.envs.checks import InvalidEnvironmentError
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
 from pytorchrl.agent.envs.copies.making import make_env, origin_of
 from pytorchrl.agent.envs.mujoco import refuse_without_display, render
-from pytorchrl.agent.envs.native.native_making import is_native, refuse_native
+from pytorchrl.agent.envs.native.single import single_env
 from pytorchrl.agent.envs.other_packages import find_registered
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
@@ -33,6 +33,8 @@ class Played(NamedTuple):
     episode_return: float
     """In the environment's own rewards, below all wrappers."""
     length: int
+    is_cut: bool = False
+    """Whether it was stopped before its end."""
 
 
 class Stage(NamedTuple):
@@ -52,17 +54,17 @@ def stage_of(envs: Factory[VecEnv], render_mode: Literal["rgb_array", "human"]) 
     """Make a single copy of vectorised environments that renders; closed after the context.
 
     Args:
-        envs: the factory whose environment is copied, with its wrappers.
+        envs: the factory whose environment is copied, with its wrappers; of a native vector environment, that which
+            :func:`~pytorchrl.agent.envs.native.single.single_env` finds.
         render_mode: "rgb_array" for images, "human" for a window.
 
     Raises:
         RuntimeError: there is no display for a window of MuJoCo's.
         ValueError: the environment does not support the render mode.
     """
-    hyper_parameters = envs.hyper_parameters
-    if "env" not in hyper_parameters:
+    if "env" not in envs.hyper_parameters:
         raise ValueError(f"{envs.name} has no argument env=... to copy one environment by, so none can be rendered")
-    refuse_native(hyper_parameters, envs.name)
+    hyper_parameters = single_env(envs).hyper_parameters
     kwargs = dict(hyper_parameters["env_kwargs"] or {}) | {"render_mode": render_mode}
     try:
         env, recorder = make_env(hyper_parameters["env"], kwargs, hyper_parameters["wrappers"])
@@ -90,11 +92,11 @@ def can_render(envs: Factory[VecEnv]) -> bool:
 
     Nothing is made: a class tells it by its ``render_modes`` and a parameter ``render_mode``, a function by the latter.
     """
-    hyper_parameters = envs.hyper_parameters
-    make = hyper_parameters.get("env")
-    if make is None or is_native(
-        make, hyper_parameters.get("vectorization_mode"), hyper_parameters.get("backend", "gymnasium")
-    ):
+    try:
+        make = single_env(envs).hyper_parameters.get("env")
+    except ValueError:
+        return False
+    if make is None:
         return False
     if isinstance(make, str):
         find_registered(make)
@@ -123,7 +125,8 @@ def refuse_without_rendering(envs: Factory[VecEnv], run: Path) -> None:
     """
     if can_render(envs) or (env := envs.hyper_parameters.get("env")) is None:
         return
-    refuse_native(envs.hyper_parameters, envs.name)
+    # This refuses those for which there is no single one.
+    single_env(envs)
     raise ValueError(
         f"the environment {origin_of(env)} does not render, neither in a window nor in a video: that needs a parameter "
         f"render_mode of its constructor, metadata = {{'render_modes': ['rgb_array']}}, and a method render() that "
@@ -152,7 +155,9 @@ def play(
     longest: float = math.inf,
     explore: bool = False,
 ) -> Iterator[Played | None]:
-    """Play episodes; yields None after each reset and step, and the finished episode after its last step.
+    """Play episodes of the environment itself; yields None after each reset and step, and each episode that finished.
+
+    As in evaluations, the loss of a life ends no game of Atari: episodes of wrappers end with those of the environment.
 
     Args:
         algorithm: chooses the actions.
@@ -172,10 +177,19 @@ def play(
         for step in range(1, 2**62):
             action = policy(observation, rewards=reward, deterministic=not explore, seed=number)
             observation, reward, terminated, truncated, _ = stage.env.step(action)
-            if terminated or truncated or step >= longest:
+            finished, is_too_long = stage.recorder.take_finished(), step >= longest
+            if (terminated or truncated) and not finished and not is_too_long:
+                yield None
+                # A wrapper ended it; the reset tells whether the environment's own episode goes on.
+                policy.reset()
+                observation, _ = stage.env.reset()
+                reward = None
                 finished = stage.recorder.take_finished()
+                if not finished:
+                    continue
+            if finished or is_too_long:
                 running = (stage.recorder.episode_return, stage.recorder.length)
-                yield Played(*(finished[-1][:2] if finished else running))
+                yield Played(*(finished[-1][:2] if finished else running), is_cut=not finished)
                 break
             yield None
 

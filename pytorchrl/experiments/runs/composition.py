@@ -307,7 +307,8 @@ def refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:
         env = hyper_parameters.get("env")
         if isinstance(env, str) and ":" in env and not is_imported(env.partition(":")[0]):
             raise CompositionError(f"env {env!r} would import a module named by a file; {way_out}")
-        if isinstance(env, str):
+        # EnvPool has ids of its own.
+        if isinstance(env, str) and hyper_parameters.get("backend", "gymnasium") != "envpool":
             try:
                 find_registered(env)
             except gym.error.Error as error:

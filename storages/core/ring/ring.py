@@ -420,7 +420,10 @@ class Ring:
         full_size = known if self.grows and known else self.size_of(layout, num_envs, known)
         self._set_size(full_size if shrunk_to is None else min(shrunk_to, full_size), full_size)
         self.layout, self.stacked, self.num_envs, self.envs = layout, stacked, num_envs, num_envs
-        self.columns = Columns(layout, self.rows, num_envs, self._in_records, frozenset(stacked))
+        try:
+            self.columns = Columns(layout, self.rows, num_envs, self._in_records, frozenset(stacked))
+        except MemoryError as error:
+            raise MemoryError(self._without_memory(frozenset(stacked))) from error
 
     def size_of(self, layout: Layout, num_envs: int, known: int | None = None) -> int:
         """Return how many steps of a layout fit; ``known`` is the capacity of a ring to be restored."""
@@ -429,6 +432,20 @@ class Ring:
         stacked = frozenset(depths_of(layout, self.stacked_frames, self.owner))
         one, two = (Columns(layout, rows, num_envs, self._in_records, stacked) for rows in (1, 2))
         return self.limit.size_of(one, two, num_envs, self._rows_beside, known, self.owner)
+
+    def _without_memory(self, stacked: frozenset[Any]) -> str:
+        """Return the message about columns that there is no memory for, with a size that takes less."""
+        one, two = (Columns(self.layout, rows, self.envs, self._in_records, stacked).nbytes for rows in (1, 2))
+        fewer = self.size // max(2, self.envs)
+        taken = [f"{(one + (size + self._rows_beside - 1) * (two - one)) / 1e9:,.1f} GB" for size in (self.size, fewer)]
+        steps = f"{self.size:,} steps of {self.envs} environment{'s' if self.envs > 1 else ''}"
+        transitions = f", {self.size * self.envs:,} transitions," if self.envs > 1 else ""
+        way_out = (
+            f"reduce size: size={fewer} (--storage.size {fewer} of a command) takes {taken[1]}"
+            if self.limit is None
+            else "reduce max_bytes"
+        )
+        return f"{self.owner}: there is no memory for {steps}{transitions} which take {taken[0]}; {way_out}"
 
     def _set_size(self, size: int, full_size: int | None = None) -> None:
         self.size, self.full_size, self.rows = size, full_size or size, size + self._rows_beside

@@ -159,7 +159,17 @@ def test_train_names_the_return_that_a_preset_has_reached(
     published = (
         "Published: a mean return of -76.6 after 100,000 steps (rl-baselines3-zoo); the preset's own is not measured"
     )
-    assert published in " ".join(capsys.readouterr().out.split())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert published in shown
+    assert "unchanged preset" not in shown
+    changes = ["--steps", "9", "--actor.dueling", "true", "--algorithm.test-every", "5", "--algorithm.gamma", "0.99"]
+    train_command.train(["--algorithm", "dqn", "--env", "Acrobot-v1", *changes])
+    unlike = "That is of the unchanged preset, from which this run differs in actor.dueling, steps."
+    assert unlike in " ".join(capsys.readouterr().out.split())
+    assert expected_return("Rainbow", "PongNoFrameskip-v4") == (
+        "Published: a mean return of -19.3 after 100,000 steps (van Hasselt et al., arXiv 1906.05243); the preset's "
+        "own is not measured yet."
+    )
     assert expected_return("TQC", "Pendulum-v1") is None
 
 
@@ -200,7 +210,6 @@ def test_settings_of_the_environment_that_replace_the_presets_are_named(tmp_path
     file.write_text("env: {name: Acrobot-v1, wrappers: [[TimeLimit, {max_episode_steps: 9}]]}\n")
     assert notices("Acrobot-v1", "--config", str(file)) == lost
     assert notices("Acrobot-v1", "--env.wrappers", "['NormalizeReward', 'TerminalReward']") == ""
-    assert notices("Acrobot-v1", "--num-envs", "2") == ""
     game = "pytorchrl/MinAtar-Breakout-v0"
     in_game = notices(game, "--env.env-kwargs", "{'minimal_action_set': True}")
     assert in_game == lost.replace("the wrapper NormalizeReward", "max_episode_steps=5000")
@@ -237,6 +246,89 @@ def test_callbacks_of_a_preset_are_those_of_the_run_unless_others_are_given(tmp_
     of_file = described_run([*command, "--config", str(tmp_path / "run.yaml")])
     assert of_file.settings["callbacks"] == ["StopAfter(5)"]
     assert "callbacks" not in described_run([*command, "--no-preset", "--storage.sequences", "Sequences(6)"]).settings
+
+
+def test_replay_holds_the_presets_transitions_with_other_numbers_of_copies(capsys: pytest.CaptureFixture[str]) -> None:
+    run = described_run(["--algorithm", "dqn", "--env", "CartPole-v1", "--num-envs", "8"])
+    assert run.parts.storage.hyper_parameters["size"] == 7_500
+    assert "storage.size is 7,500 steps instead of 60,000, so that replay holds 60,000 transitions" in run.notices[0]
+    given = described_run(["--algorithm", "dqn", "--env", "CartPole-v1", "--num-envs", "8", "--storage.size", "500"])
+    assert (given.parts.storage.hyper_parameters["size"], given.notices) == (500, [])
+    fewer = described_run(["--algorithm", "r2d2", "--env", "CartPole-v1", "--env.num-envs", "1"])
+    assert fewer.parts.storage.hyper_parameters["size"] == 4 * 12_500
+    envs = prl.VecEnv.create_factory("CartPole-v1", num_envs=4)
+    for env, num_envs in (("CartPole-v1", 4), (envs, None)):
+        with prl.compose("DQN", env, num_envs=num_envs) as scheme:
+            assert (scheme.storage.size, scheme.storage.capacity) == (15_000, 60_000)
+        said = " ".join(capsys.readouterr().out.split())
+        assert "compose: With 4 copies of the environment instead of 1, storage.size is" in said
+    storage = prl.ReplayBuffer.create_factory(size=300)
+    with prl.compose("DQN", "CartPole-v1", num_envs=4, storage=storage) as scheme:
+        assert scheme.storage.size == 300
+    assert "storage.size" not in capsys.readouterr().out
+
+
+def test_other_rollouts_and_minibatches_than_the_presets_are_named_with_what_keeps_them() -> None:
+    command = ["--algorithm", "ppo", "--env", "Acrobot-v1", "--num-envs"]
+    assert described_run([*command, "32"]).notices == [
+        "With 32 copies of the environment instead of 16, a rollout has 8,192 transitions instead of 4,096, and a "
+        "minibatch 128 instead of 64; storage.size=128 keeps those of the preset, algorithm.num_mini_batch=128 its "
+        "minibatches alone."
+    ]
+    assert described_run([*command, "32", "--storage.size", "128"]).notices == []
+    assert described_run([*command, "16"]).notices == []
+
+
+def test_rewards_are_not_normalised_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    with prl.compose("PPO", "MountainCar-v0", normalize_rewards="returns", num_envs=16) as scheme:
+        assert scheme.config["train_envs"]["hyper_parameters"]["wrappers"] == []
+    replaced = "NormalizeReward of the preset PPO, MountainCar-v0 is replaced by normalize_rewards"
+    assert replaced in " ".join(capsys.readouterr().out.split())
+    own = {"name": "MountainCar-v0", "wrappers": [["NormalizeReward", {"gamma": 0.9}]], "num_envs": 16}
+    with pytest.raises(prl.CompositionError, match="normalised twice, by the wrapper NormalizeReward and by"):
+        prl.compose("PPO", own, normalize_rewards="returns")
+
+
+def test_a_dry_run_prints_all_values_that_the_preset_names_and_trains_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    train_command.train(["--algorithm", "ppo", "--env", "CartPole-v1", "--dry-run"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "num_mini_batch=4" in shown, "it is the default, too"
+    assert "100,000 steps, seeds 1, in runs/PPO-CartPole-v1: not trained" in shown
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_names_the_preset_and_its_values(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        described_run(["--algorithm", "dqn", "--env", "CartPole-v1", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "The preset DQN, CartPole-v1 is used; --no-preset leaves it out." in shown
+    assert "(here: LinearSchedule(1e-3, 0); default: 0.001)" in shown
+    with pytest.raises(SystemExit):
+        described_run(["--algorithm", "dqn", "--env", "CartPole-v1", "--no-preset", "--help"])
+    assert "here: " not in capsys.readouterr().out
+
+
+def test_games_that_another_library_steps_lack_preprocessing_which_is_said() -> None:
+    if importlib.util.find_spec("ale_py") is None:
+        pytest.skip("the games need their package")
+    command = ["--algorithm", "ppo", "--env", "ALE/Breakout-v5", "--env.backend", "ale"]
+    (said,) = described_run(command).notices
+    assert "the loss of a life ends no episode and rewards are not clipped" in said
+    assert "episodic_life=True in env_kwargs ends one, and restarts the game" in said
+    clipping = "[('ClipReward', {'min_reward': -1, 'max_reward': 1})]"
+    assert clipping.replace("'", '"') in said
+    flags = "{'episodic_life': True}"
+    assert described_run([*command, "--env.env-kwargs", flags, "--env.wrappers", clipping]).notices == []
+    if importlib.util.find_spec("envpool") is not None:
+        of_pool = ["--algorithm", "dqn", "--env", "Breakout-v5", "--env.backend", "envpool"]
+        said = described_run([*of_pool, "--env.env-kwargs", "{'reward_clip': True}"]).notices[-1]
+        assert said == (
+            "EnvPool preprocesses the games itself: the loss of a life ends no episode; episodic_life=True in "
+            "env_kwargs ends one; returns stay those of whole games."
+        )
 
 
 def test_options_override_a_preset() -> None:

@@ -523,7 +523,7 @@ def test_record_writes_a_video_of_a_run(
     command(monkeypatch, "train", *arguments)
     capsys.readouterr()
     command(monkeypatch, "record", "runs/DQN-CartPole-v1/seed-1", "-o", "policy.gif", "--longest", "3")
-    assert printed(capsys) == "An episode of 3 steps, return 3.00 policy.gif"
+    assert printed(capsys) == "The beginning of an episode, of 3 steps, return 3.00 policy.gif"
     assert (tmp_path / "policy.gif").read_bytes().startswith(b"GIF")
 
 

@@ -72,12 +72,15 @@ def test_runs_can_be_compared_after_equal_numbers_of_steps(tmp_path: Path) -> No
             returns = [(step, float(step + seed)) for step in range(100, last + 1, 100)]
             evaluated_run(tmp_path / f"{algorithm}-{seed}", returns, algorithm=algorithm, seed=seed)
     comparison = prl.compare_runs([tmp_path])
-    assert any("were trained for 100 to 300 steps; at_steps (--at-steps)" in note for note in comparison.notes)
+    unequal = "Runs in CartPole-v1 were trained for 100 to 300 steps; at_steps (--at-steps)"
+    assert comparison.notes[0].startswith(unequal)
+    assert comparison.answer.startswith(unequal)
+    assert "PPO is ahead of DQN" in comparison.answer
     assert any("PPO: 2 of 2 runs in CartPole-v1 have not reached their target" in note for note in comparison.notes)
     equal = prl.compare_runs([tmp_path], at_steps=250)
     assert [result.final for result in equal.results] == [101.5, 201.5]
     assert [result.steps for result in equal.results] == [100, 200]
-    assert not any("--at-steps" in note for note in equal.notes)
+    assert not any("--at-steps" in text for text in (*equal.notes, equal.answer))
     # Those of PPO went on, though they were not measured at 250 steps.
     ended = [note for note in equal.notes if "ended before" in note]
     assert ended == ["DQN: 2 of 2 runs in CartPole-v1 ended before 250 steps, after 100."]
@@ -225,7 +228,7 @@ def test_runs_without_evaluations_are_compared_by_training_returns_with_a_note(t
     comparison = prl.compare_runs([tmp_path])
     assert comparison.metric == "train/return"
     assert {result.final for result in comparison.results} == {3.0}
-    assert "mean returns of training episodes, with exploration" in comparison.notes[0]
+    assert "mean returns of training episodes, with exploration" in " ".join(comparison.notes)
     named = f"Returns of training are compared since some runs have no evaluations: {tmp_path / 'without'}."
     assert named in comparison.notes
     (note,) = (note for note in comparison.notes if '(metric="test/return") compares the other runs' in note)

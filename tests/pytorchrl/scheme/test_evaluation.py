@@ -117,6 +117,39 @@ def test_the_evaluate_command_says_by_its_seed_which_episodes_it_plays(
     assert f"3 episodes: mean return {np.mean(returns):.2f}, standard" in capsys.readouterr().out
 
 
+def test_a_share_of_the_actions_of_an_evaluation_is_random() -> None:
+    class Counted(Counter):
+        given: list[int] = []  # noqa: RUF012 - of all copies
+
+        def step(self, action: Any) -> Any:
+            self.given.append(int(action))
+            return super().step(action)
+
+    envs = prl.VecEnv.create_factory(Counted, num_envs=2, env_kwargs={"length": 100, "actions": spaces.Discrete(10)})
+    with dqn_scheme(envs=envs) as scheme, envs() as tested:
+
+        def actions(share: float) -> list[int]:
+            Counted.given.clear()
+            evaluate(scheme.algorithm, tested, 6, 3, random_share=share)
+            return list(Counted.given)
+
+        greedy, few, again = actions(0.0), actions(0.2), actions(0.2)
+        differ = np.mean(np.array(greedy) != few)
+        assert few == again
+        # Of the random actions, a tenth are the greedy ones.
+        assert 0.12 < differ < 0.24
+        assert set(actions(1.0)) == set(range(10))
+        with pytest.raises(ValueError, match=r"must lie in \[0, 1\], got 1.5"):
+            actions(1.5)
+
+
+def test_random_actions_are_refused_where_actions_are_not_discrete() -> None:
+    envs = prl.VecEnv.create_factory("Pendulum-v1")
+    message = "a share of random actions needs discrete actions, the environments have"
+    with prl.compose("SAC", envs) as scheme, envs() as tested, pytest.raises(ValueError, match=message):
+        evaluate(scheme.algorithm, tested, 1, 3, random_share=0.1)
+
+
 def test_an_endless_episode_is_truncated_at_the_maximum_length_with_a_warning() -> None:
     scheme = dqn_scheme(
         envs=prl.VecEnv.create_factory(Counter, env_kwargs={"length": 10**9}), max_test_episode_steps=20

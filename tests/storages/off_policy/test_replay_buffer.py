@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from storages import ReplayBuffer
+from storages.core.ring import ring
 from storages.transition import ACT, DISCOUNT, DONE, DONE2, INDICES, OBS, OBS2, REW, TRUNC2, WEIGHTS
 from tests.support.model import (
     ALGORITHM,
@@ -260,6 +261,29 @@ def test_after_gradients_returns_the_info_with_metrics_and_does_not_change_it() 
     assert returned["storage/replay_ratio"] == 32 / 75
     assert info == {"loss": 1.0}
     assert returned is not info
+
+
+def test_without_memory_the_error_names_the_bytes_and_a_size_that_takes_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = ring.Columns
+
+    def without_memory(layout: Any, rows: int, *others: Any, **named: Any) -> Any:
+        if rows > 1_000:
+            raise MemoryError("Unable to allocate")
+        return columns(layout, rows, *others, **named)
+
+    monkeypatch.setattr(ring, "Columns", without_memory)
+    storage, stream = replay_buffer(40_000_000), Stream(4, "vector", False, np.random.default_rng(0))
+    with pytest.raises(MemoryError) as refused:
+        storage.insert_transition(stream.step())
+    said = str(refused.value)
+    assert "no memory for 40,000,000 steps of 4 environments, 160,000,000 transitions, which take " in said
+    assert "reduce size: size=10000000 (--storage.size 10000000 of a command) takes " in said
+    monkeypatch.undo()
+    small, fitting = (replay_buffer(size) for size in (400, 100))
+    for other in (small, fitting):
+        other.insert_transition(Stream(4, "vector", False, np.random.default_rng(0)).step())
+    gigabytes = [float(text.split(" GB")[0]) for text in said.split(" take ")[1:] + said.split(" takes ")[1:]]
+    assert gigabytes == pytest.approx([small.nbytes * 100_000 / 1e9, fitting.nbytes * 100_000 / 1e9], rel=0.05)
 
 
 def test_init_tensors_fixes_the_fields_without_storing_anything() -> None:

@@ -11,7 +11,7 @@ from gymnasium.wrappers import NormalizeObservation
 
 from pytorchrl.agent.envs.checks import InvalidEnvironmentError, check_made
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
-from pytorchrl.agent.envs.mujoco import explain
+from pytorchrl.agent.envs.mujoco import collected_warnings, explain
 from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
 from pytorchrl.agent.envs.wrappers.action_wrappers import BoundAction, FlattenAction, RepeatAction, RoundAction
 from pytorchrl.agent.envs.wrappers.flat_observation import FlatObservation, is_nested
@@ -132,10 +132,11 @@ def bare_env(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, A
     if isinstance(env, str):
         find_registered(env)  # the process of an asynchronous environment has imported nothing yet
     try:
-        if not isinstance(env, str):
-            return env(**arguments)
-        # The toolkit does these checks itself, for environments of callables too.
-        made = gym.make(env, **({"disable_env_checker": True} | arguments))
+        with collected_warnings(env):
+            if not isinstance(env, str):
+                return env(**arguments)
+            # The toolkit does these checks itself, for environments of callables too.
+            made = gym.make(env, **({"disable_env_checker": True} | arguments))
     except gym.error.DependencyNotInstalled as error:
         if not isinstance(env, str):
             raise

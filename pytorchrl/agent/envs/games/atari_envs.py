@@ -123,6 +123,52 @@ def _refuse_unknown(settings: Mapping[str, Any]) -> None:
         )
 
 
+def described_preprocessing(envs: Factory[VecEnv]) -> str:
+    """Return what the environments of :func:`atari_envs` do beside their wrappers, which name the rest."""
+    defaults = {name: one.default for name, one in inspect.signature(Atari).parameters.items()}
+    game = {**defaults, **(envs.hyper_parameters["env_kwargs"] or {})}
+    frames, noops, sticky = (game[name] for name in ("frame_skip", "noop_max", "repeat_action_probability"))
+    said = [f"an action is repeated for {frames} frames"]
+    said += [f"each of them is the last one again with probability {sticky:g}"] if sticky else []
+    said += [f"a game begins with 1 to {noops} frames without an action"] if noops else []
+    said += ["fire is pressed where a life begins"] if game["fire"] else []
+    return ", ".join(said)
+
+
+def lost_by_backend(envs: Factory[VecEnv]) -> str | None:
+    """Return what games that another library steps lack of the usual preprocessing of training; None for others."""
+    given = envs.hyper_parameters
+    backend, env = str(given.get("backend")), given.get("env")
+    settings = dict(given.get("env_kwargs") or {})
+    if backend not in _CLIPPING or not (is_game(env) or is_game(f"ALE/{env}")):
+        return None
+    is_clipped = settings.get(_CLIPPING[backend]) or "ClipReward" in map(name_of_wrapper, given["wrappers"])
+    meanings = {"episodic_life": "the loss of a life ends no episode", "clipping": "rewards are not clipped"}
+    has = {"episodic_life": settings.get("episodic_life"), "clipping": is_clipped}
+    lacking = [name for name, is_there in has.items() if not is_there]
+    if not lacking:
+        return None
+    ways = {
+        "ale": {
+            "episodic_life": "episodic_life=True in env_kwargs ends one, and restarts the game",
+            "clipping": 'wrappers=[("ClipReward", {"min_reward": -1, "max_reward": 1})] clips what is learnt from',
+        },
+        "envpool": {
+            "episodic_life": "episodic_life=True in env_kwargs ends one",
+            "clipping": "reward_clip=True in env_kwargs clips them",
+        },
+    }[backend]
+    return (
+        f"{'ALE' if backend == 'ale' else 'EnvPool'} preprocesses the games itself: "
+        f"{' and '.join(meanings[name] for name in lacking)}; {', '.join(ways[name] for name in lacking)}"
+        f"{'; returns stay those of whole games' if backend == 'envpool' else ''}."
+    )
+
+
+_CLIPPING: Mapping[str, str] = {"ale": "reward_clipping", "envpool": "reward_clip"}
+"""The setting that clips rewards, by the library that steps the games."""
+
+
 def whole_games(wrappers: Sequence[Any]) -> list[Any]:
     """Return wrappers without those with which training ends an episode with a life and clips rewards."""
     return [one for one in wrappers if name_of_wrapper(one) not in ("EpisodicLife", "ClipReward")]

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,10 +48,12 @@ def test_an_image_without_opengl_is_refused_in_a_line_that_names_mujoco_gl(
     monkeypatch.setenv("MUJOCO_GL", "egl")
     monkeypatch.setitem(mujoco_rendering._ALL_RENDERERS, "egl", WithoutContext)
     with pytest.raises(
-        RuntimeError, match=r"no OpenGL for MUJOCO_GL=egl: .* MUJOCO_GL=osmesa.*eglQueryString"
+        RuntimeError, match=r"no OpenGL for MUJOCO_GL=egl: it needs .*libEGL.*; or start with MUJOCO_GL=osmesa, "
     ) as ended:
         render(rendering)
     assert "\n" not in str(ended.value)
+    assert "eglQueryString" in str(ended.value)
+    assert "with MUJOCO_GL=egl" not in str(ended.value), "it is what has failed"
 
 
 @pytest.mark.parametrize("chosen", ["", "vulkan"])
@@ -60,6 +63,37 @@ def test_an_unknown_value_of_mujoco_gl_is_refused_with_those_that_exist(
     monkeypatch.setenv("MUJOCO_GL", chosen)
     with pytest.raises(RuntimeError, match=f"MUJOCO_GL='{chosen}'; choose from egl, osmesa, glfw"):
         render(rendering)
+
+
+def test_deprecated_attributes_of_gymnasiums_models_are_not_reported_for_each_copy(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with prl.VecEnv.create_factory("HalfCheetah-v5", num_envs=2)() as envs:
+        envs.reset(seed=0)
+    assert "WARNING" not in "".join(capfd.readouterr())
+    assert not (tmp_path / "MUJOCO_LOG.TXT").exists()
+
+
+def test_warnings_of_a_users_own_model_are_raised_once_as_warnings_of_python() -> None:
+    import mujoco
+
+    class Own(gym.Env[Any, Any]):
+        observation_space = action_space = gym.spaces.Box(-1, 1, (2,))
+
+        def __init__(self) -> None:
+            # As MuJoCo calls it, for each model that it compiles.
+            for text in ("attribute 'mass' is deprecated", "attribute 'mass' is deprecated", "tendon 3 has no length"):
+                mujoco.get_mju_user_warning()(text)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        bare_env(Own, {})
+    assert [(one.category, str(one.message)) for one in caught] == [
+        (DeprecationWarning, "MuJoCo: attribute 'mass' is deprecated"),
+        (RuntimeWarning, "MuJoCo: tendon 3 has no length"),
+    ]
+    assert mujoco.get_mju_user_warning() is None
 
 
 def test_a_failure_of_the_environment_itself_is_not_called_one_of_opengl() -> None:
