@@ -79,7 +79,8 @@ def test_a_policy_of_the_zoo_acts_in_its_environment() -> None:
 def test_a_policy_of_the_zoo_has_no_state_of_training() -> None:
     for name in names_in_zoo():
         state = torch.load(ZOO / f"{name}.pt", weights_only=True)
-        assert set(state) == {"format", "config", "steps", "weights", "test_return", "first_return"}
+        of_weights = {"format", "pytorchrl_version", "config", "steps", "weights", "test_return", "first_return"}
+        assert set(state) == of_weights
         assert np.isfinite(state["test_return"])
 
 
