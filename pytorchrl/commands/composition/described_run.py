@@ -143,16 +143,15 @@ class DescribedRun:
         made = make_loggers(self.settings)
         if made is None or (len(self.seeds) == 1 and self.parent_process is None):
             return made
-        return [
-            replace(one, run_name=self._name_in_wandb(one.run_name, seed))
-            if isinstance(one, Wandb) and one.run_name is not None
-            else one
-            for one in made
-        ]
+        loggers = [Wandb() if one == "wandb" else one for one in made]
+        return [self._named_by_seed(one, seed) if isinstance(one, Wandb) else one for one in loggers]
 
-    def _name_in_wandb(self, given: str, seed: int) -> str | None:
-        # A sweep has named the trial by a variable, after the given name and the values that it varies.
-        return f"{given}-seed-{seed}" if self.parent_process is None else None
+    def _named_by_seed(self, logger: Wandb, seed: int) -> Wandb:
+        if self.parent_process is not None:
+            # A sweep has named the trial by WANDB_NAME, after the given name and the values that it varies.
+            return replace(logger, run_name=None)
+        name = logger.run_name or os.environ.get("WANDB_NAME")
+        return replace(logger, run_name=f"{name}-seed-{seed}") if name else logger
 
     def has_finished(self, seed: int) -> bool:
         """Return whether the run of a seed is there, with this composition, and has finished; nothing is made."""

@@ -573,3 +573,12 @@ def test_runs_of_several_seeds_have_different_names_in_wandb() -> None:
     options = ["--seeds=2", "--parent-process=1", "--log-dir=sweep/lr"]
     assert name(2, *options) is None
     assert labels_in_wandb(trial, described_run([*arguments, *options]))["WANDB_NAME"] == "mine-lr=1e-3-seed-2"
+
+
+def test_a_name_of_wandbs_variable_differs_between_seeds_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_NAME", "paper")
+    arguments = ["--algorithm=dqn", "--env=CartPole-v1", "--steps=100", "--log-to=wandb", "--seeds", "1", "2"]
+    (logger,) = described_run(arguments).loggers(2) or ()
+    assert isinstance(logger, prl.Wandb)
+    assert logger.run_name == "paper-seed-2"
+    assert described_run(arguments[:-1]).loggers(1) == ["wandb"]

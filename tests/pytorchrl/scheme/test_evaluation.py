@@ -114,7 +114,7 @@ def test_the_evaluate_command_says_by_its_seed_which_episodes_it_plays(
         returns = returns_from_seeds(learner.scheme.algorithm, range(7, 10))
     monkeypatch.setattr(sys, "argv", ["", "evaluate", str(tmp_path / "run"), "--episodes", "3", "--seed", "7"])
     main()
-    assert f"3 episodes: mean return {np.mean(returns):.2f}, standard" in capsys.readouterr().out
+    assert f"3 episodes: mean return {np.mean(returns):.2f} (95% interval" in capsys.readouterr().out
 
 
 def test_a_share_of_the_actions_of_an_evaluation_is_random() -> None:

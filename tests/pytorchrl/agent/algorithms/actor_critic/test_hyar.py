@@ -396,7 +396,8 @@ def test_a_loaded_and_an_exported_policy_act_like_the_trained_one(tmp_path: Path
     step, _ = acting(algorithm, torch.from_numpy(obs), deterministic=True)
     expected = numpy(step.env_action)
     learner.close()
-    policy = prl.load_policy(tmp_path / "run")
+    with pytest.warns(UserWarning, match="JoinActions"):
+        policy = prl.load_policy(tmp_path / "run")
     np.testing.assert_allclose(policy(obs), expected, atol=1e-6)
     exported = torch.export.load(policy.export(tmp_path / "policy.pt2")).module()
     np.testing.assert_allclose(numpy(exported(torch.from_numpy(obs))), expected, atol=1e-5)
