@@ -296,6 +296,15 @@ def test_a_scheme_that_resumes_a_run_of_an_agent_hears_how_to_start_from_it(tmp_
         assert prl.start_from(scheme, tmp_path / "run") == ["q"]
 
 
+def test_a_run_of_an_agent_that_nothing_here_can_step_names_its_program(tmp_path: Path) -> None:
+    with made("dqn", tmp_path / "run") as agent:
+        agent.save()
+    with pytest.raises(prl.CompositionError, match=r"a prl.Agent, whose program steps.*start that program again"):
+        prl.Learner.resume(tmp_path / "run")
+    with pytest.raises(prl.CompositionError, match=r"prl.load_policy\(.*\).evaluate\(ENV\)"):
+        prl.load_policy(tmp_path / "run").evaluate()
+
+
 def test_an_agent_with_other_hyper_parameters_hears_how_to_change_them_once_resumed(tmp_path: Path) -> None:
     with made("dqn", tmp_path / "run") as agent:
         agent.save()

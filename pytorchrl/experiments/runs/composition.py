@@ -52,6 +52,8 @@ COMPOSITION = (
     "hogwild",
 )
 """Keys of a configuration that belong to the composition."""
+_OF_AGENTS = "DrivenEnvs"
+"""Name of the environments of :class:`prl.Agent`, which are not here."""
 
 
 def scheme_from_config(config: Mapping[str, Any], data: Sequence[str] = ()) -> Scheme:
@@ -69,6 +71,11 @@ def scheme_from_config(config: Mapping[str, Any], data: Sequence[str] = ()) -> S
             another number of data sets.
     """
     data_sets = _given_data(config, data)
+    if (config["train_envs"] or {}).get("name") == _OF_AGENTS:
+        raise CompositionError(
+            "the run is of a prl.Agent, whose program steps the environments; start that program again, with "
+            "prl.Agent(..., resume=True)"
+        )
     refuse_to_import(config, _WAY_OUT)
     refuse_classes_of_a_script(config, _WAY_OUT)
     try:
@@ -254,6 +261,11 @@ def envs_of(config: Mapping[str, Any], run: Path) -> Factory[VecEnv]:
         raise CompositionError(
             f"the run in {run} had no environments; give the ones to act in, or train with --env. Its value is "
             f"estimated from data by: python -m pytorchrl evaluate {shlex.quote(str(run))} --data DATA"
+        )
+    if described["name"] == _OF_AGENTS:
+        raise CompositionError(
+            f"the run in {run} is of a prl.Agent, whose program steps the environments, so that it has none to act in; "
+            f"name one in a script: prl.load_policy({str(run)!r}).evaluate(ENV)"
         )
     refuse_to_import(described, _WAY_OUT)
     factory: Factory[VecEnv] = made_of(described)
