@@ -125,7 +125,7 @@ def test_a_folder_that_holds_a_run_is_refused_and_kept(tmp_path: Path) -> None:
         prl.Learner.repeat(tmp_path / "first", tmp_path / "again", device="gpu")
     assert content(tmp_path / "first") == before
     assert not (tmp_path / "again").exists()
-    with pytest.raises(prl.CheckpointError, match="is not a run folder"):
+    with pytest.raises(prl.CheckpointError, match="does not exist"):
         prl.Learner.repeat(tmp_path / "missing", tmp_path / "again")
 
 

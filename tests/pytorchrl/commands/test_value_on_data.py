@@ -1,6 +1,5 @@
 """``evaluate --data``: the values of policy and data, and what follows from them."""
 
-import json
 import re
 import sys
 from dataclasses import replace
@@ -158,7 +157,7 @@ def test_data_with_other_names_of_actions_are_refused(command: Any, tmp_path: Pa
     assert "fitted Q evaluation" in command("evaluate", run, "--data", data, *QUICK)
     policy = prl.load_policy(run)
     exported = metadata_of(policy.algorithm, policy.action_names)
-    assert json.loads(exported["action_names"]) == ["left", "right"]
+    assert exported["action_names"] == ["left", "right"]
 
 
 def test_the_parts_of_one_split_are_apart_and_those_of_others_are_not(command: Any, tmp_path: Path) -> None:

@@ -231,6 +231,6 @@ def test_recording_to_an_existing_file_or_from_a_missing_run_is_refused(tmp_path
 
     with pytest.raises(DatasetError, match="exists already"):
         collect_demonstrations(never, counters(), path=tmp_path / "data.npz", episodes=1)
-    with pytest.raises(CheckpointError, match="is not a run folder"):
+    with pytest.raises(CheckpointError, match="does not exist"):
         collect_demonstrations(tmp_path / "nowhere", path=tmp_path / "other.npz", episodes=1)
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("data.npz", "precious")]
