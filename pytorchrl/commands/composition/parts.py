@@ -4,7 +4,9 @@ import ast
 import collections.abc
 import difflib
 import inspect
+import itertools
 import re
+import types
 import typing
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -185,9 +187,10 @@ def value_of(text: Any) -> Any:
     """Convert a text to the value that it means, also within lists and mappings; other values stay unchanged.
 
     A Python literal is evaluated. ``Name(...)`` makes a setting: a schedule, an optimiser, an explorer, a kind of
-    window, or a class of an imported module that extends ``Setting``; its arguments are converted in the same way. A
-    bare name is an object of an imported module that makes environments, wrappers or networks, found by
-    :func:`factory_function`. Any other text stays a text. No other code is run.
+    window, or a class of an imported module that extends ``Setting``; its arguments are converted in the same way, and
+    the name of a function of an imported module becomes the function where an argument is one. A bare name is an object
+    of an imported module that makes environments, wrappers or networks, found by :func:`factory_function`. Any other
+    text stays a text. No other code is run.
 
     Raises:
         TextError: there is no such setting, its arguments do not fit, or the text is incomplete.
@@ -246,7 +249,8 @@ def _factory(cls: type[Any], given: Mapping[str, Any]) -> Factory[Any]:
 
 def _is_of_functions(annotation: Any) -> bool:
     """Whether an annotation is that of functions, or None, alone."""
-    kinds = {typing.get_origin(one) or one for one in (typing.get_args(annotation) or (annotation,))}
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    kinds = {typing.get_origin(one) or one for one in (typing.get_args(annotation) if is_union else (annotation,))}
     return kinds - {type(None)} == {collections.abc.Callable}
 
 
@@ -283,12 +287,26 @@ def _setting(node: ast.Call, text: str) -> Any:
         near = difflib.get_close_matches(name, names_of(Setting), n=1)
         hint = f"did you mean {near[0]}?" if near else "--import the module that defines it"
         raise TextError(f"there is no setting {name!r}, which {text!r} names; {hint}")
-    arguments = [_node_value(argument, text) for argument in node.args]
-    named = {str(keyword.arg): _node_value(keyword.value, text) for keyword in node.keywords}
+    parameters = inspect.signature(cls).parameters
+    arguments = [
+        _function_of(_node_value(argument, text), parameter)
+        for argument, parameter in itertools.zip_longest(node.args, [*parameters.values()][: len(node.args)])
+    ]
+    named = {
+        str(keyword.arg): _function_of(_node_value(keyword.value, text), parameters.get(str(keyword.arg)))
+        for keyword in node.keywords
+    }
     try:
         return cls(*arguments, **named)
     except (TypeError, ValueError) as error:
         raise TextError(f"{text!r}: {error}") from error
+
+
+def _function_of(value: Any, parameter: inspect.Parameter | None) -> Any:
+    """Return the function of an imported module that a value names, where a parameter takes one; else the value."""
+    if isinstance(value, str) and parameter is not None and _is_of_functions(parameter.annotation):
+        return function_named(value) or value
+    return value
 
 
 def _concrete(kind: type[Any]) -> Iterator[type[Any]]:

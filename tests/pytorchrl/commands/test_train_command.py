@@ -381,6 +381,20 @@ def test_an_imported_module_provides_a_network_and_a_callback_function(
     assert any(type(module).__name__ == "MyLayers" for module in policy.algorithm.actor.modules())
 
 
+@pytest.mark.parametrize("text", ["AfterSteps(stop_late, every=40)", "AfterSteps(function=stop_late, every=40)"])
+def test_a_function_of_an_imported_module_is_an_argument_of_a_callback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    module = f"my_function_that_stops_{len(text)}"
+    source = "def stop_late(learner):\n    return f'it was called at {learner.scheme.steps}'\n"
+    write_module(module, monkeypatch, tmp_path, source)
+    arguments = ["--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--algorithm.start-steps", "10"]
+    command(monkeypatch, "train", *arguments, "--steps", "200", "--import", module, "--callbacks", text)
+    assert "because it was called at 40" in printed(capsys)
+    with pytest.raises(SystemExit, match="function must be callable, got 'no_such_function'"):
+        command(monkeypatch, "train", *arguments, "--callbacks", "AfterSteps(no_such_function)", "--log-dir", "other")
+
+
 def test_a_function_that_two_imported_modules_define_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
