@@ -1,7 +1,6 @@
 """`evaluate`: the mean return of a policy in its environment, with an interval, beside that of a baseline."""
 
 import math
-from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -15,7 +14,7 @@ from pytorchrl.agent.explorers import Exploration
 from pytorchrl.comparison.tables import shown, shown_interval
 from pytorchrl.logging.bootstrap import CONFIDENCE, Estimate, estimate
 from pytorchrl.logging.formats import counted
-from pytorchrl.scheme.evaluation import Evaluation
+from pytorchrl.scheme.evaluation import Evaluation, random_actions
 
 RANDOM = "random"
 """The baseline of uniformly random actions."""
@@ -34,13 +33,12 @@ class RandomBaseline:
     reads_rewards = False
 
     def __init__(self, algorithm: Algorithm) -> None:
+        self._algorithm = algorithm
         self.codec, self.device, self.actor = algorithm.codec, algorithm.device, algorithm.actor
 
     def acting_step(self, obs: Any, rhs: Any, done: Tensor, exploration: Exploration) -> ActingStep:
         """Choose actions in ``E`` environments; see :meth:`Algorithm.acting_step`."""
-        if self.actor.mask is not None:
-            exploration.allowed = partial(self.actor.mask.of, self.actor.view(obs, rhs, done))
-        action = self.codec.to_env(exploration.uniform_actions())
+        action = random_actions(self._algorithm, obs, rhs, done, exploration)
         return ActingStep(action, action, rhs, {})
 
 

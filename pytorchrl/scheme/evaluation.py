@@ -3,15 +3,16 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from torch import Tensor
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
-from pytorchrl.agent.envs.spaces import random_actions
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.scheme.collector import Seed, to_device
@@ -135,7 +136,7 @@ def evaluate(
         EvaluationStoppedError: ``stopped`` returned true.
         ValueError: ``random_share`` does not lie in [0, 1], or actions are not discrete.
     """
-    randomise = RandomActions(random_share, envs, seed) if random_share else None
+    _check_random_share(random_share, envs)
     if episodes is None:
         share = np.full(envs.num_envs, _UNLIMITED)
     else:
@@ -168,8 +169,13 @@ def evaluate(
         exploration.starts = starts
         acting = algorithm.acting_step(obs, rhs, starts, exploration)
         steps_left -= 1
-        actions = acting.env_action if envs.takes_tensors else acting.env_action.cpu().numpy()
-        step = envs.step(actions if randomise is None else randomise(actions))
+        actions = acting.env_action
+        if random_share:
+            # As papers on Atari do.
+            drawn = random_actions(algorithm, obs, rhs, starts, exploration).to(actions)
+            is_random = torch.from_numpy(exploration.random.random((envs.num_envs, 1)) < random_share)
+            actions = torch.where(is_random.to(actions.device), drawn, actions)
+        step = envs.step(actions if envs.takes_tensors else actions.cpu().numpy())
         if algorithm.reads_rewards:
             exploration.rewards = torch.as_tensor(step.reward, dtype=torch.float32, device=algorithm.device)
         observation, rhs = step.observation, acting.rhs
@@ -208,38 +214,26 @@ def evaluate(
     )
 
 
-class RandomActions:
-    """Replaces each action by a uniformly random one with a probability, as evaluations of papers on Atari do.
+def _check_random_share(share: float, envs: VecEnv) -> None:
+    if share and not isinstance(envs.action_space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        raise ValueError(f"a share of random actions needs discrete actions, the environments have {envs.action_space}")
+    if not 0 <= share <= 1:
+        raise ValueError(f"the share of random actions must lie in [0, 1], got {share}")
+
+
+def random_actions(algorithm: Algorithm, obs: Any, rhs: Any, starts: Tensor, exploration: Exploration) -> Tensor:
+    """Draw uniformly random actions (E, *action) for the environments, of those that masks allow.
 
     Args:
-        share: the probability.
-        envs: whose actions they are.
-        seed: of the draws.
-
-    Raises:
-        ValueError: the probability does not lie in [0, 1], or actions are not discrete.
+        algorithm: whose environments they are.
+        obs: (E, *obs) each.
+        rhs: recurrent states.
+        starts: (E, 1) float32, 1 where ``obs`` is the first of an episode.
+        exploration: of these environments.
     """
-
-    def __init__(self, share: float, envs: VecEnv, seed: Seed) -> None:
-        self._space = envs.action_space
-        if not isinstance(self._space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-            raise ValueError(f"a share of random actions needs discrete actions, the environments have {self._space}")
-        if not 0 <= share <= 1:
-            raise ValueError(f"the share of random actions must lie in [0, 1], got {share}")
-        self._share = share
-        base = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-        # Apart from the seeds of the environments.
-        apart = np.random.SeedSequence(base.entropy, spawn_key=(*base.spawn_key, 1 << 20))
-        self._generator = np.random.default_rng(apart)
-
-    def __call__(self, actions: Any) -> Any:
-        """Return actions (E, *action) of which some are random."""
-        drawn = random_actions(self._space, len(actions), self._generator)
-        is_random = self._generator.random(len(actions)) < self._share
-        if isinstance(actions, torch.Tensor):
-            chosen = torch.from_numpy(is_random).to(actions.device)
-            return torch.where(chosen[:, None], torch.as_tensor(drawn).to(actions), actions)
-        return np.where(is_random[:, None], drawn, actions).astype(actions.dtype)
+    actor = algorithm.actor
+    exploration.allowed = None if actor.mask is None else partial(actor.mask.of, actor.view(obs, rhs, starts))
+    return algorithm.codec.to_env(exploration.uniform_actions())
 
 
 def evaluate_from_seeds(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.datasets.answers import Answers, FlatNames
+from storages.datasets.columns import labels_of
 from storages.errors import DatasetError
 from storages.transition import Array
 
@@ -67,11 +68,11 @@ def named_actions(
     if len(set(given)) < len(given):
         raise DatasetError(f"{path}: action_names= must be different names, got {', '.join(given)}")
     columns = [part.strip() for part in (names.probabilities or "").split(",")]
-    if column not in getattr(arrays, "texts", ()):
+    labels = labels_of(arrays, column)
+    if labels is None:
         return NamedActions(given, None), names
     if answers.first_action is not None:
         raise DatasetError(f"{path}: {column} is text, whose texts are numbered from 0; leave out first_action=")
-    labels: list[str] = arrays.labels(column)  # type: ignore[attr-defined]
     codes = np.asarray(arrays[column][:]).reshape(-1)
     of_columns = _texts_of(columns, given or labels)
     order = given or tuple(sorted(of_columns or labels))

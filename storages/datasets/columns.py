@@ -118,3 +118,9 @@ def check_actions(array: Any, answers: Answers, path: Path) -> None:
 
 def _flat(array: Array) -> Array:
     return array.reshape(len(array), -1)
+
+
+def labels_of(arrays: Any, name: str) -> list[str] | None:
+    """Return the distinct texts of a table's column of text, sorted; None of other columns, and in other files."""
+    labels: list[str] | None = arrays.labels(name) if name in getattr(arrays, "texts", ()) else None
+    return labels

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.datasets.answers import Answers, FlatNames
+from storages.datasets.columns import labels_of
 from storages.datasets.known_names import (
     DONES,
     HOW_TO_ANSWER,
@@ -50,7 +51,7 @@ class EpisodeBounds:
         following: Mapping[str, Any] | None,
         names: FlatNames,
         answers: Answers,
-        arrays: Any,
+        arrays: Mapping[str, Any],
     ) -> None:
         named = names.named()
         count = len(next(iter(observations.values())))
@@ -70,7 +71,7 @@ class EpisodeBounds:
         if "episode_starts" in flags:
             bounds[:-1] |= flags["episode_starts"][1:]
         if "episode" in roles:
-            texts = arrays.labels(named["episode"]) if named["episode"] in getattr(arrays, "texts", ()) else None
+            texts = labels_of(arrays, named["episode"])
             bounds[:-1] |= _changes(np.asarray(roles["episode"][:]), f"{path}: {named['episode']}", texts)
         self.gaps = 0
         """Number of episodes that are cut, as the numbers of their steps leave some out."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from storages.datasets.action_names import named_actions, refuse_beyond
 from storages.datasets.answers import Answers
-from storages.datasets.columns import as_columns, check_actions, find_array, parts_of, read_actions
+from storages.datasets.columns import as_columns, check_actions, find_array, labels_of, parts_of, read_actions
 from storages.datasets.dataset import ACTION_NAMES, About, Dataset
 from storages.datasets.episode_bounds import FLAGS, EpisodeBounds
 from storages.datasets.known_names import PROBABILITIES, names_in, unused_in, with_dones
@@ -214,14 +214,13 @@ def _refuse_texts(path: Path, named: Mapping[str, str], arrays: Any) -> None:
     Raises:
         DatasetError: there is one.
     """
-    texts = getattr(arrays, "texts", ())
     for key, name in named.items():
-        if key == "episode" or (key == "actions" and name in texts):
+        if key == "episode" or (key == "actions" and labels_of(arrays, name) is not None):
             continue
         for column in (part.strip() for part in name.split(",")):
-            if column not in texts:
+            if (labels := labels_of(arrays, column)) is None:
                 continue
-            values = [value for value in arrays.labels(column) if value]
+            values = [label for label in labels if label]
             example = values[0] if values else ""
             shown = ", ".join(map(repr, values[:_MOST_TEXTS])) + (" and others" if len(values) > _MOST_TEXTS else "")
             as_numbers = (

@@ -17,6 +17,7 @@ from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
 from pytorchrl.agent.actors.outputs import TorchDistribution
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.explorers import Exploration
+from pytorchrl.scheme import evaluate
 from storages.transition import ACT, DISCOUNT, OBS, OBS2, REW
 from tests.support.masked import NEVER, Masked, assert_learnt_alike, change_outputs_never_used
 from tests.support.training import train
@@ -195,6 +196,14 @@ def test_random_actions_are_uniform_among_those_allowed() -> None:
     counts = np.bincount(drawn[:, 0], minlength=4)
     assert counts[1] == 0
     np.testing.assert_allclose(counts[[0, 2, 3]], rows / 3, rtol=0.1)
+
+
+@pytest.mark.parametrize("choices", [(4,), (3, 2, 4)])
+def test_random_actions_of_an_evaluation_are_among_those_allowed(choices: tuple[int, ...]) -> None:
+    envs = {"env_kwargs": {"choices": choices, "start": 1}}
+    with composed("PPO", envs=envs) as scheme:
+        # The environment raises an error where another one is taken.
+        assert len(evaluate(scheme.algorithm, scheme.envs, 20, 3, random_share=1.0).returns) == 20
 
 
 class SeenKeys(nn.Module):
