@@ -70,7 +70,7 @@ def _env(game: str) -> str:
 
 
 def _drq() -> Composition:
-    """Return DQN with shifted images, after Agarwal et al. (arXiv 2108.13264, table A.2)."""
+    """Return DQN with shifted images, with the settings of ``DrQ_eps.gin`` in Dopamine's ``atari_100k``."""
 
     def compose() -> Preset:
         return Preset(
@@ -84,7 +84,7 @@ def _drq() -> Composition:
                 mini_batch_size=32,
                 polyak=0.0,
                 target_update_interval=1,
-                max_grad_norm=10.0,
+                max_grad_norm=None,
                 test_every=0,
             ),
             actor_factory=prl.OffPolicyActor.create_factory(
@@ -125,8 +125,8 @@ ATARI_100K = Page(
         "actions of the agent, each repeated for 4 frames, without sticky actions. "
         f"*{DER[0].upper()}{DER[1:]}* (van Hasselt et al., arXiv 1906.05243) is the preset that `python -m pytorchrl "
         f"train --algorithm rainbow` takes in games of Atari. *{DRQ}* is double DQN with shifted images (Kostrikov et "
-        "al., arXiv 2004.13649), with the exploration of Agarwal et al. (arXiv 2108.13264); its games, every third of "
-        "the alphabet, were chosen before its first run."
+        "al., arXiv 2004.13649) and the settings that Dopamine has for Agarwal et al. (arXiv 2108.13264); its games, "
+        "every third of the alphabet, were chosen before its first run."
     ),
     tasks={game.lower(): _task(game) for game in GAMES},
 )

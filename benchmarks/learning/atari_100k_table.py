@@ -1,8 +1,7 @@
 """Sections of ``docs/atari-100k.md``: human-normalised scores over all games, their distribution, and each game's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -10,17 +9,16 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from benchmarks.learning.atari_100k import DER, DRQ, GAMES
+from benchmarks.learning.learning_runs import Run, returns_of
 from benchmarks.shared.page_texts import paragraphs
+from pytorchrl.comparison.profiles import performance_profile
 from pytorchrl.logging.bootstrap import estimate, value_of
-
-if TYPE_CHECKING:
-    from benchmarks.learning.learning_runs import Run
 
 Scores = Mapping[str, Sequence[float]]
 """Scores of finished runs, by the name of the game."""
 
 _PUBLISHED_IQM = {DER: 0.183, DRQ: 0.280, "SPR": 0.337}
-"""Interquartile means over 26 games and 100 runs of each, Agarwal et al. (arXiv 2108.13264, figure 7)."""
+"""Interquartile means over 26 games, Agarwal et al. (arXiv 2108.13264)."""
 HOW = (
     "A score is the mean over 100 whole games, with all lives and the game's own rewards, of the greedy policy that a "
     "run ended with, in environments seeded apart from training. Settings that are not named here are those of "
@@ -32,7 +30,7 @@ _MAX_SHOWN = 2.0
 """Largest human-normalised score in the picture."""
 
 
-def sections(by_task: Mapping[str, Sequence["Run"]], docs: Path) -> list[str]:
+def sections(by_task: Mapping[str, Sequence[Run]], docs: Path) -> list[str]:
     """Return the lines of the page behind its introduction, and draw its picture.
 
     Args:
@@ -48,12 +46,12 @@ def sections(by_task: Mapping[str, Sequence["Run"]], docs: Path) -> list[str]:
     return [*lines, "## Each game", "", *_each_game(by_task, seeds), ""]
 
 
-def _scores(by_task: Mapping[str, Sequence["Run"]], algorithm: str) -> dict[str, list[float]]:
-    found = {
-        game: [run.result.greedy_return for run in by_task[game.lower()] if run.algorithm == algorithm and run.result]
-        for game in GAMES
-    }
-    return {game: scores for game, scores in found.items() if scores}
+def _scores(by_task: Mapping[str, Sequence[Run]], algorithm: str) -> dict[str, list[float]]:
+    return {game: found for game in GAMES if (found := returns_of(by_task[game.lower()], algorithm))}
+
+
+def _published(games: Iterable[str]) -> Scores:
+    return {game: [GAMES[game].data_efficient_rainbow] for game in games}
 
 
 def _how_normalised() -> str:
@@ -63,7 +61,7 @@ def _how_normalised() -> str:
         "mean and the median are over games, the interquartile mean (IQM) over all runs, with the 95% interval of a "
         "bootstrap that draws runs within each game where each has two. The rows of van Hasselt et al. are their "
         "published scores in the games that have finished here. Interquartile means that Agarwal et al. (arXiv "
-        f"2108.13264) publish over all games, from 100 runs of each: {published}."
+        f"2108.13264) publish over all games: {published}."
     )
 
 
@@ -73,21 +71,21 @@ def _over_all_games(scores: Mapping[str, Scores]) -> list[str]:
         if not of_games:
             rows.append([name, "0", "0", "-", "-", "-", "-"])
             continue
-        normalised = normalised_scores(of_games)
+        normalised = [*normalised_scores(of_games).values()]
         found = estimate(normalised)
         interval = f"{found.low:.3f} to {found.high:.3f}" if found.has_interval else "-"
         runs = sum(map(len, of_games.values()))
         rows.append([name, str(len(of_games)), str(runs), f"{found.value:.3f}", interval, *_averages(normalised)])
     if finished := scores[DER]:
-        theirs = normalised_scores({game: [GAMES[game].data_efficient_rainbow] for game in finished})
+        theirs = [*normalised_scores(_published(finished)).values()]
         row = [f"{DER}, van Hasselt et al.", str(len(finished)), "-", f"{value_of(theirs, 'iqm'):.3f}", "-"]
         rows.append([*row, *_averages(theirs)])
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
-def normalised_scores(scores: Scores) -> list[NDArray[np.float64]]:
+def normalised_scores(scores: Scores) -> dict[str, NDArray[np.float64]]:
     """Return the human-normalised scores of each game, of shape (runs,)."""
-    return [np.array([GAMES[game].normalised(score) for score in of_runs]) for game, of_runs in scores.items()]
+    return {game: np.array([GAMES[game].normalised(score) for score in of_runs]) for game, of_runs in scores.items()}
 
 
 def _averages(normalised: Sequence[NDArray[np.float64]]) -> list[str]:
@@ -95,7 +93,7 @@ def _averages(normalised: Sequence[NDArray[np.float64]]) -> list[str]:
     return [f"{np.median(means):.3f}", f"{np.mean(means):.3f}"]
 
 
-def _each_game(by_task: Mapping[str, Sequence["Run"]], seeds: Sequence[int]) -> list[str]:
+def _each_game(by_task: Mapping[str, Sequence[Run]], seeds: Sequence[int]) -> list[str]:
     several = len(seeds) > 1
     of_seeds = [f"{name}, seed {seed}" if several else name for name in (DER, DRQ) for seed in seeds]
     header = ["game", "random", "human", f"{DER}, published", *of_seeds]
@@ -117,7 +115,7 @@ def _shown(score: float) -> str:
 def draw_profiles(scores: Mapping[str, Scores], output: Path) -> None:
     """Draw the share of runs whose human-normalised score is larger than each score into a PNG file.
 
-    Agarwal et al. (arXiv 2108.13264), section 4.2; games count alike.
+    Games count alike.
 
     Args:
         scores: of each algorithm; one without any is left out.
@@ -129,12 +127,11 @@ def draw_profiles(scores: Mapping[str, Scores], output: Path) -> None:
     points = np.linspace(0, _MAX_SHOWN, 201)
     for name, of_games in scores.items():
         if of_games:
-            shares = [(of_game[:, None] > points).mean(0) for of_game in normalised_scores(of_games)]
-            axes.step(points, np.mean(shares, axis=0), where="post", label=f"{name} ({len(of_games)} games)")
+            shares, *_ = performance_profile(normalised_scores(of_games), points)
+            axes.step(points, shares, where="post", label=f"{name} ({len(of_games)} games)")
     if finished := scores[DER]:
-        theirs = normalised_scores({game: [GAMES[game].data_efficient_rainbow] for game in finished})
-        shares = [(of_game[:, None] > points).mean(0) for of_game in theirs]
-        axes.step(points, np.mean(shares, axis=0), "--", color="grey", where="post", label="van Hasselt et al.")
+        shares, *_ = performance_profile(normalised_scores(_published(finished)), points)
+        axes.step(points, shares, "--", color="grey", where="post", label="van Hasselt et al.")
     axes.set_xlabel("human-normalised score")
     axes.set_ylabel("share of runs with a larger score")
     axes.set_xlim(0, _MAX_SHOWN)

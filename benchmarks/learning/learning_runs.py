@@ -139,6 +139,12 @@ class Result:
     """Environment steps of training for each second of processor time, since the run was last continued."""
 
 
+def returns_of(runs: Sequence[Run], algorithm: str) -> list[float]:
+    """Return the greedy returns of an algorithm's finished runs."""
+    results = [run.result for run in runs if run.algorithm == algorithm]
+    return [result.greedy_return for result in results if result is not None]
+
+
 class Makeable(Protocol):
     """A run that a process can make."""
 

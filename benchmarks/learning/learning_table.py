@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -13,7 +14,7 @@ from matplotlib.ticker import EngFormatter
 
 from benchmarks.learning import atari_100k_table
 from benchmarks.learning.example_runs import ROOT
-from benchmarks.learning.learning_runs import FINAL_PART, PAGES, Result, Run, results_of
+from benchmarks.learning.learning_runs import FINAL_PART, PAGES, Result, Run, results_of, returns_of
 from benchmarks.learning.learning_task import Page, Task
 from benchmarks.shared.page_texts import paragraphs, standard_error
 from pytorchrl.logging.bands import band_of
@@ -21,12 +22,9 @@ from pytorchrl.logging.bootstrap import estimate
 from pytorchrl.logging.curves import Curve
 from pytorchrl.logging.curves import Run as Measured
 
-_SECTIONS: Mapping[str, Callable[[Mapping[str, Sequence[Run]], Path], list[str]]] = {
-    "atari-100k": atari_100k_table.sections
-}
-"""Sections of pages that have others than one for each task."""
-_HOW = {"atari-100k": atari_100k_table.HOW}
-"""How such pages measure, in words."""
+Sections: TypeAlias = Callable[[Mapping[str, Sequence[Run]], Path], list[str]]
+_OWN_SECTIONS: Mapping[str, tuple[str, Sections]] = {"atari-100k": (atari_100k_table.HOW, atari_100k_table.sections)}
+"""How runs are measured, in words, and the sections, of pages that have others than one for each task."""
 
 
 @dataclass
@@ -155,6 +153,7 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
     }
     by_task = {task_name: by_task[task_name] for task_name in tasks}
     all_runs = [run for runs in by_task.values() for run in runs]
+    how, sections = _OWN_SECTIONS.get(name) or (_how(page, all_runs), None)
     lines = [
         f"# {page.title}",
         "",
@@ -162,12 +161,12 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
         "writes it again.",
         "",
         *([*paragraphs(page.about), ""] if page.about else []),
-        *paragraphs(f"{_HOW.get(name, _how(page, all_runs))} {_finished(all_runs)}"),
+        *paragraphs(f"{how} {_finished(all_runs)}"),
         "",
         *([] if page.baseline is None else _over_all_tasks(page, page.baseline, by_task)),
     ]
-    if name in _SECTIONS:
-        return "\n".join([*lines, *_SECTIONS[name](by_task, docs)][:-1])
+    if sections is not None:
+        return "\n".join([*lines, *sections(by_task, docs)][:-1])
     for task_name, task in tasks.items():
         by_algorithm: dict[str, list[Run]] = {algorithm: [] for algorithm in task.algorithms}
         for run in by_task[task_name]:
@@ -188,7 +187,7 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
 
 def _over_all_tasks(page: Page, baseline: str, by_task: Mapping[str, Sequence[Run]]) -> list[str]:
     """Return the section that compares all compositions over the tasks for which all runs of the baseline are there."""
-    of_baseline = {task: _returns(runs, baseline) for task, runs in by_task.items()}
+    of_baseline = {task: returns_of(runs, baseline) for task, runs in by_task.items()}
     complete = [task for task, runs in of_baseline.items() if len(runs) >= len(page.tasks[task].seeds)]
     lines = [
         "## All tasks",
@@ -205,7 +204,7 @@ def _over_all_tasks(page: Page, baseline: str, by_task: Mapping[str, Sequence[Ru
         scores = {
             task: np.asarray(found) / np.mean(of_baseline[task])
             for task in complete
-            if len(found := _returns(by_task[task], algorithm)) >= len(page.tasks[task].seeds)
+            if len(found := returns_of(by_task[task], algorithm)) >= len(page.tasks[task].seeds)
         }
         if scores:
             over_all = estimate([*scores.values()])
@@ -214,11 +213,6 @@ def _over_all_tasks(page: Page, baseline: str, by_task: Mapping[str, Sequence[Ru
         else:
             rows.append([f"`{algorithm}`", "-", "-", "missing"])
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
-
-
-def _returns(runs: Sequence[Run], algorithm: str) -> list[float]:
-    results = [run.result for run in runs if run.algorithm == algorithm]
-    return [result.greedy_return for result in results if result is not None]
 
 
 def _table(task: Task, by_algorithm: dict[str, list[Run]]) -> list[str]:

@@ -77,8 +77,8 @@ def _on_policy_task(name: str) -> Task:
         episodes=20,
         summary="interval",
         compositions={"PPO": _ppo()},
-        peers={"PPO of stable-baselines3": "stable_baselines3"} if beside else {},
-        peer_module="benchmarks.learning.million_peers",
+        peers={"normalised PPO of stable-baselines3": "stable_baselines3"} if beside else {},
+        peer_module="benchmarks.learning.mujoco_peers",
         settings=(
             "PPO has the settings of CleanRL's `ppo_continuous_action.py`, with normalised observations and rewards"
             f"{peer}. CleanRL's published return in training is {_PUBLISHED[name]}, in {name}-v4."

@@ -26,7 +26,7 @@ def _pqn() -> Composition:
                 test_every=0,
             ),
             actor_factory=prl.OnPolicyActor.create_factory(
-                feature_extractor="small_cnn", hidden_sizes=(), layer_norm=True
+                feature_extractor="small_convolutions", hidden_sizes=(128,), layer_norm=True
             ),
             storage_factory=prl.LambdaReturnBuffer.create_factory(size=32, trace_lambda=0.65),
         )
@@ -72,10 +72,10 @@ MINATAR = Page(
     compositions="minatar_compositions.py",
     about=(
         "The five games of Young and Tian (arXiv 1903.03176), for a million frames, with sticky actions of probability "
-        "0.1 and six actions in all games. DQN and Rainbow have their presets, PQN the settings of Gallici et al. "
-        "(arXiv 2407.04811) with 32 environments instead of 128, PPO 16 environments, 128 steps, and a rate that "
-        "falls from 0.001 to 0. All have one convolution of 16 filters and a layer of 128 units. Published curves "
-        "are of 5 and 10 million frames and more, in pictures; there are no numbers of theirs to put beside these."
+        "0.1 and six actions in all games. DQN and Rainbow have their presets, PQN the settings that Gallici et al. "
+        "(arXiv 2407.04811) have for these games, with 32 environments instead of 128 and a convolution that is not "
+        "normalised, PPO 16 environments, 128 steps, and a rate that falls from 0.001 to 0. All have one convolution "
+        "of 16 filters and a layer of 128 units."
     ),
     tasks={game.lower(): _task(game) for game in GAMES},
 )

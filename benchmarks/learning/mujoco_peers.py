@@ -11,9 +11,12 @@ import stable_baselines3 as sb3
 import torch
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
+from benchmarks.learning.million_compositions import PPO as NORMALISED_PPO
 from benchmarks.learning.mujoco_compositions import (
     CROSSQ,
     OFF_POLICY,
@@ -50,7 +53,13 @@ def train_peer(
         # As many rollouts as ours learns from; a rollout that is begun would be finished beyond the target.
         target_steps -= target_steps % model.n_steps
     without_log_folder(model).learn(target_steps, callback=Records(folder / "metrics.jsonl", steps_of_a_record))
-    return lambda observation: model.predict(observation, deterministic=True)[0]
+    normalised = model.get_vec_normalize_env()
+
+    def policy(observation: NDArray[Any]) -> NDArray[Any]:
+        seen = observation if normalised is None else normalised.normalize_obs(observation)
+        return model.predict(seen, deterministic=True)[0]
+
+    return policy
 
 
 _TARGETS = {"tau": OFF_POLICY["tau"]}
@@ -129,6 +138,29 @@ def _ppo(env: gym.Env[Any, Any], how: dict[str, Any]) -> BaseAlgorithm:
     )
 
 
+def _normalised_ppo(env: gym.Env[Any, Any], how: dict[str, Any]) -> BaseAlgorithm:
+    of_ours = NORMALISED_PPO
+    made = DummyVecEnv([lambda: Monitor(env)])
+    sizes = list(of_ours["hidden_sizes"])
+    return sb3.PPO(
+        "MlpPolicy",
+        VecNormalize(made, gamma=of_ours["gamma"], clip_reward=of_ours["largest_reward"]),
+        learning_rate=lambda left: left * of_ours["lr"],
+        clip_range=of_ours["clip"],
+        clip_range_vf=of_ours["clip"],
+        n_epochs=of_ours["epochs"],
+        batch_size=of_ours["rollout_steps"] // of_ours["mini_batches"],
+        max_grad_norm=of_ours["max_grad_norm"],
+        # Its squared error is not halved, as ours and CleanRL's are.
+        vf_coef=of_ours["value_coefficient"] / 2,
+        gamma=of_ours["gamma"],
+        gae_lambda=of_ours["gae_lambda"],
+        n_steps=of_ours["rollout_steps"],
+        policy_kwargs={"net_arch": {"pi": sizes, "vf": sizes}, "activation_fn": torch.nn.Tanh},
+        **how,
+    )
+
+
 def _trpo(env: gym.Env[Any, Any], how: dict[str, Any]) -> BaseAlgorithm:
     model: BaseAlgorithm = sb3_contrib.TRPO(
         "MlpPolicy",
@@ -151,6 +183,7 @@ _MAKE: Mapping[str, Callable[[gym.Env[Any, Any], dict[str, Any]], BaseAlgorithm]
     "TD3 of stable-baselines3": _td3,
     "DDPG of stable-baselines3": _ddpg,
     "PPO of stable-baselines3": _ppo,
+    "normalised PPO of stable-baselines3": _normalised_ppo,
     "TRPO of sb3-contrib": _trpo,
     "TQC of sb3-contrib": _tqc,
     "CrossQ of sb3-contrib": _crossq,

@@ -27,11 +27,11 @@ import pytorchrl as prl
 from benchmarks.learning import presets_zoo
 from benchmarks.learning.atari_100k import GAMES, STEPS
 from benchmarks.learning.learning_runs import results_of
+from benchmarks.learning.preset_compositions import parts_of_preset
 from benchmarks.learning.presets_tasks import MUJOCO, MUJOCO_VERSIONS, PRESETS, PresetTask
 from benchmarks.shared.page_texts import paragraphs
 from pytorchrl.commands.composition.described_run import make_callbacks
-from pytorchrl.commands.composition.description import merge_descriptions
-from pytorchrl.commands.composition.parts import RunParts, make_parts
+from pytorchrl.commands.composition.parts import RunParts
 from pytorchrl.commands.composition.presets import preset_of
 from pytorchrl.scheme import evaluate
 from pytorchrl.terminal import ending_with_its_reader
@@ -84,15 +84,13 @@ class PresetRun:
     @property
     def parts(self) -> RunParts:
         """The parts that ``train`` chooses, with fewer evaluations."""
-        task = self.task
-        preset, _ = preset_of(getattr(prl, task.algorithm), task.env)
-        steps = self.steps_given or preset["steps"]
-        chosen = {
-            "algorithm": {"name": task.algorithm, "test_every": max(1, steps // _EVALUATIONS)},
-            "env": {"name": task.env},
-            "steps": steps,
-        }
-        return make_parts(merge_descriptions(preset, chosen))
+        steps = self.steps_given or self.preset["steps"]
+        return parts_of_preset(self.task.algorithm, self.task.env, steps, test_every=max(1, steps // _EVALUATIONS))
+
+    @property
+    def preset(self) -> Mapping[str, Any]:
+        """The preset of the algorithm in the environment."""
+        return preset_of(getattr(prl, self.task.algorithm), self.task.env)[0]
 
     @property
     def target_steps(self) -> int:
@@ -122,13 +120,12 @@ class PresetRun:
         if (self.folder / "checkpoint.pt").exists():
             learner = prl.Learner.resume(self.folder, scheme=scheme)
         else:
-            preset, _ = preset_of(getattr(prl, self.task.algorithm), self.task.env)
             learner = prl.Learner(
                 scheme,
                 parts.steps,
                 self.folder,
                 log_every=max(1, parts.steps // _RECORDS),
-                callbacks=make_callbacks(preset),
+                callbacks=make_callbacks(self.preset),
                 overwrite=True,
             )
         begun_at, begun = scheme.steps, time.process_time()
