@@ -297,14 +297,14 @@ def refuse_other_composition(
     new = f"prl.start_from({'agent' if by_user else 'scheme'}, {str(file.parent)!r})"
     if by_user and not by_run:
         raise CheckpointError(
-            f"{file} is of a run that steps its environments itself, or has none; an Agent, which is told their steps, "
+            f"{file} is of a run that steps its environments itself, or has none; an Agent, whose program steps them, "
             f"cannot continue it. Begin a new run with its weights: make the agent with another log_dir, and call {new}"
         )
     if by_run and not by_user:
         raise CheckpointError(
-            f"{file} is of a run of prl.Agent, which is told its steps; a scheme with environments of its own cannot "
-            f"continue it. Continue it by prl.Agent(..., resume=True), or begin a new run with its weights in another "
-            f"folder: {new}"
+            f"{file} is of a run of prl.Agent, whose program steps the environments; a scheme with environments of its "
+            f"own cannot continue it. Continue it by prl.Agent(..., resume=True), or begin a new run with its weights "
+            f"in another folder: {new}"
         )
     changes = None if scheme is None else _changes_between(scheme, ours, saved, len(differing))
     way_out = "Resume with the composition it was saved with"

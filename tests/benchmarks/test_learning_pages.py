@@ -279,7 +279,7 @@ def test_atari_scores_are_compared_in_units_of_the_human_and_with_published_ones
 
 @pytest.mark.long
 @pytest.mark.parametrize("algorithm", ["data-efficient Rainbow", "DrQ(epsilon)"])
-def test_an_atari_run_is_evaluated_in_whole_games_with_their_own_rewards(
+def test_the_algorithms_of_the_atari_page_are_trained_and_score_unclipped_points(
     benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     pytest.importorskip("ale_py", reason="the package ale-py is not installed")

@@ -218,7 +218,7 @@ def test_an_agent_that_is_closed_before_its_target_says_what_it_loses(
     agent.close()
     lost = f"The agent was closed at 33 of 90 steps; the last 33 are not saved in {tmp_path / 'run'}: agent.save()"
     assert capsys.readouterr().out.count(lost) == 1
-    with pytest.raises(prl.CheckpointError, match=r"an Agent when it is closed at its target, or is told to \(agent.s"):
+    with pytest.raises(prl.CheckpointError, match=r"an Agent when it is closed at its target, and by agent.s"):
         prl.load_policy(tmp_path / "run")
 
 

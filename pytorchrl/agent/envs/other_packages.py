@@ -94,7 +94,7 @@ def is_game(env: object) -> bool:
     if not isinstance(env, str):
         return False
     is_unknown = env not in gym.registry and _VERSION.search(env) is not None
-    # No other package is imported, which may print what it has to say of its own environments.
+    # No other package is imported, as some print notices when they are.
     if is_unknown and importlib.util.find_spec("ale_py") is not None:
         _import("ale_py", env)
     spec = gym.registry.get(env)

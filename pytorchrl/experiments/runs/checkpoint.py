@@ -52,8 +52,8 @@ class Purpose:
 
 
 _SAVED = (
-    "a run saves it when it ends, is interrupted, or is told to (checkpoint_every); an Agent when it is closed at its "
-    "target, or is told to (agent.save(), checkpoint_every)"
+    "a run saves it when it ends or is interrupted, and by checkpoint_every; an Agent when it is closed at its target, "
+    "and by agent.save() and checkpoint_every"
 )
 RESUMING = Purpose(
     "resume",
