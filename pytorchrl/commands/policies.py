@@ -12,9 +12,9 @@ import tyro
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.agent.envs.vec_env import one_copy
+from pytorchrl.commands.evaluation.in_environment import RANDOM, RandomBaseline, compared, described
+from pytorchrl.commands.evaluation.on_data import evaluate_on_data
 from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
-from pytorchrl.commands.value_in_environment import RANDOM, RandomBaseline, compared, described
-from pytorchrl.commands.value_on_data import evaluate_on_data
 from pytorchrl.comparison.references import known_reference
 from pytorchrl.experiments import NormalizedScore
 from pytorchrl.experiments.policies.published_policies import find_policy

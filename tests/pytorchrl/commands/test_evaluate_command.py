@@ -8,7 +8,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.commands.value_in_environment import compared, described
+from pytorchrl.commands.evaluation.in_environment import compared, described
 from pytorchrl.scheme.evaluation import Evaluation
 from tests.support.compositions import dqn_scheme
 

@@ -10,7 +10,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.commands.value_on_data import conclusions
+from pytorchrl.commands.evaluation.on_data import conclusions
 from pytorchrl.experiments.policies.importance_sampling import ImportanceEstimates
 from pytorchrl.experiments.policies.policy_export import metadata_of
 from pytorchrl.experiments.policies.value_from_data import Closeness, ValueFromData
