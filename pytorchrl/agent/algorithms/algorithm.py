@@ -111,6 +111,7 @@ class Algorithm(Changeable, ABC):
         self.build()
         checks.check_training(self.training, self, actor)
         refuse_unknown_networks(actor, type(self).__name__)
+        checks.check_normalisation_of_layers(actor, type(self).__name__)
         self._sample_output = checks.sample_output(self)
         self._explorer = checks.make_checked_explorer(self, self._sample_output)
         checks.check_greedy_action(self, self._sample_output)

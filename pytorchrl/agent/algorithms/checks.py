@@ -17,6 +17,7 @@ from pytorchrl.agent.optimizers import Optimizer
 from storages.component.other_names import unknown_names
 
 if TYPE_CHECKING:
+    from pytorchrl.agent.actors.actor import Actor
     from pytorchrl.agent.actors.view import View
     from pytorchrl.agent.algorithms.algorithm import Algorithm
 
@@ -51,6 +52,21 @@ def check_training(training: TrainingState, algorithm: object, actor: nn.Module)
         raise ValueError(
             f"{owner} takes no step whose gradients could be clipped, got max_grad_norm={norm}; leave it None"
         )
+
+
+def check_normalisation_of_layers(actor: "Actor", algorithm: str) -> None:
+    """Check that a network has layers that ``layer_norm`` or ``batch_norm`` normalises.
+
+    Raises:
+        ValueError: none has, as with ``hidden_sizes=()``.
+    """
+    for name, kind in (("layer_norm", nn.LayerNorm), ("batch_norm", nn.BatchNorm1d)):
+        if getattr(actor, name) and not any(isinstance(module, kind) for module in actor.modules()):
+            raise ValueError(
+                f"{type(actor).__name__}: {name}=True normalises hidden layers of fully connected networks, but the "
+                f"networks of {algorithm} have none with hidden_sizes={tuple(actor.hidden_sizes)}; give hidden_sizes "
+                f"a layer, or leave out {name}"
+            )
 
 
 def refuse_other_optimizer(optimizer: Any, owner: str) -> None:

@@ -109,3 +109,16 @@ def test_the_error_names_algorithms_or_a_wrapper_that_support_the_actions() -> N
     for (name, kind), message in named.items():
         with pytest.raises(prl.UnsupportedSpaceError, match=message):
             made(name, kind)
+
+
+@pytest.mark.parametrize("normalisation", ["layer_norm", "batch_norm"])
+def test_normalisation_of_hidden_layers_that_no_network_has_is_refused(normalisation: str) -> None:
+    envs = envs_with(ACTIONS["bounded"])
+
+    def made_with(**settings: Any) -> prl.Algorithm:
+        actor = prl.OffPolicyActor.create_factory(**settings)("cpu", envs)
+        return prl.SAC.create_factory()("cpu", actor, envs)
+
+    with pytest.raises(ValueError, match=rf"{normalisation}=True normalises hidden layers .*hidden_sizes=\(\)"):
+        made_with(hidden_sizes=(), **{normalisation: True})
+    made_with(hidden_sizes=(), per_network={"critics": {"hidden_sizes": (8,)}}, **{normalisation: True})
