@@ -15,7 +15,7 @@ from pytorchrl.agent.other_names import OF_PARTS, SCHEME_NAMES
 from pytorchrl.agent.other_names.calls import environment_of
 from pytorchrl.commands.composition.description import KINDS, merge_descriptions
 from pytorchrl.commands.composition.parts import actor_for, make_parts, part_named, storage_class
-from pytorchrl.commands.composition.preset_changes import fit_replay, told_of_copies, without_normalization
+from pytorchrl.commands.composition.preset_changes import fit_replay, told_of_changes, without_normalization
 from pytorchrl.commands.composition.presets import fit_preset, preset_of, replaced_settings
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.compatibility import CompositionError
@@ -142,7 +142,7 @@ def compose(
     if replaced:
         tell(f"compose: not used of the preset {preset_name}: {', '.join(replaced)}, as env is given with others")
     sized = {**chosen, "storage": storage.hyper_parameters} if isinstance(storage, Factory) else chosen
-    for sentence in told_of_copies(parts, preset, sized):
+    for sentence in told_of_changes(parts, preset, sized):
         tell(f"compose: {sentence}")
     if not isinstance(env, Factory) and parts.envs is not None and (lost := lost_by_backend(parts.envs)) is not None:
         tell(f"compose: {lost}")

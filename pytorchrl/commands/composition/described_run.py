@@ -42,7 +42,7 @@ from pytorchrl.commands.composition.parts import (
     storage_class,
     value_of,
 )
-from pytorchrl.commands.composition.preset_changes import changed_settings, fit_replay, told_of_copies
+from pytorchrl.commands.composition.preset_changes import changed_settings, fit_replay, told_of_changes
 from pytorchrl.commands.composition.presets import fit_preset, no_preset, preset_of, replaced_settings
 from pytorchrl.experiments.callbacks import AfterSteps, Callback
 from pytorchrl.experiments.finished_runs import has_finished
@@ -240,7 +240,7 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     of_preset = {kind: preset.settings.get(kind, {}).keys() & whole[kind].keys() for kind in KINDS}
     parts = replace(parts, named=of_preset)
     changed = changed_settings(preset.settings, own) if preset.settings and data is None else []
-    notices = [*preset.notices(own["env"]), *told_of_copies(parts, preset.settings, own)]
+    notices = [*preset.notices(own["env"]), *told_of_changes(parts, preset.settings, own)]
     if parts.envs is not None and (lost := lost_by_backend(parts.envs)) is not None:
         notices.append(lost)
     return DescribedRun(parts, preset.name, changed, notices, settings, data, given.parent_process, given.dry_run)

@@ -10,6 +10,7 @@ from pytorchrl.agent.envs.copies.making import name_of_wrapper
 from pytorchrl.commands.composition.description import KINDS
 from pytorchrl.commands.composition.parts import RunParts, actor_for, part_named, storage_class, storage_for, value_of
 from storages.component.declared import hyper_parameters_of
+from storages.component.schedule import Schedule
 
 _CHANGE_NO_RETURN = frozenset(
     {"test_every", "num_test_episodes", "compile", "mode", "replay_on_resume", "episode_infos", "directory"}
@@ -42,14 +43,27 @@ def fit_replay(
     return whole
 
 
-def told_of_copies(parts: RunParts, preset: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Return sentences on what another number of environments than the preset's makes of its replay or rollouts.
+def told_of_changes(parts: RunParts, preset: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return sentences on what a run changes of a preset without having asked for it.
 
     Args:
         parts: of the run.
         preset: of the algorithm in the environment.
         given: what differs from the preset.
     """
+    return [*_of_copies(parts, preset, given), *_of_schedules(preset, given)]
+
+
+def _of_schedules(preset: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{kind}.{name} stays constant, where the preset has {preset[kind][name]}; a schedule is given in that form."
+        for kind in KINDS
+        for name, value in given.get(kind, {}).items()
+        if isinstance(value_of(preset.get(kind, {}).get(name)), Schedule) and not isinstance(value_of(value), Schedule)
+    ]
+
+
+def _of_copies(parts: RunParts, preset: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     count, preset_count = 0 if parts.envs is None else parts.envs.hyper_parameters.get("num_envs", 0), _copies(preset)
     size, preset_size = parts.storage.hyper_parameters.get("size"), preset.get("storage", {}).get("size")
     if not count or count == preset_count or size is None or preset_size is None:

@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +107,7 @@ def _search(
     described: DescribedRun,
 ) -> tuple[int, int]:
     """Train the trials that Optuna chooses; return how many failed, and how many there are."""
+    notices: dict[str, None] = {}
     for name, values in vary.items():
         for value in values:
             between = range_of(value)
@@ -114,7 +115,7 @@ def _search(
                 raise CompositionError(f"--vary {name} mixes a range with other values; give one range, or only values")
             # A value that does not fit is refused before any run is trained.
             for end in (value,) if between is None else (between.low, between.high):
-                described_run([*of_train, f"--{name}={end}"])
+                notices |= dict.fromkeys(described_run([*of_train, f"--{name}={end}"]).notices)
     if not described.parts.algorithm.hyper_parameters.get("test_every"):
         raise CompositionError(
             "Optuna maximises the returns of evaluations; enable them by --algorithm.test-every 1000"
@@ -122,6 +123,7 @@ def _search(
     steps = described.parts.steps
     search = Search(vary, log_dir, steps, seeds, prune=not given.no_prune, sampler=given.sampler)
     with contextlib.closing(search):
+        _tell_all(notices)
         tell(f"{given.trials} trials in {log_dir}, {given.processes} at a time")
         failed = search.run(given.trials, of_train, given.processes)
         search.write_results()
@@ -133,13 +135,20 @@ def _train_all_combinations(
 ) -> tuple[int, int]:
     """Train all combinations; return how many runs failed, and how many there are."""
     trials = _trials(vary, seeds, log_dir)
+    notices: dict[str, None] = {}
     for trial in trials:
         # A value that does not fit is refused before any run is trained.
-        described_run([*of_train, *trial.options])
+        notices |= dict.fromkeys(described_run([*of_train, *trial.options]).notices)
+    _tell_all(notices)
     tell(f"{len(trials)} runs in {log_dir}, {processes} at a time")
     failed = _train_all(trials, of_train, processes)
     write_results(trials, log_dir)
     return failed, len(trials)
+
+
+def _tell_all(notices: Iterable[str]) -> None:
+    for notice in notices:
+        tell(notice)
 
 
 def _trials(vary: Mapping[str, Sequence[str]], seeds: Sequence[int], log_dir: Path) -> list[Trial]:

@@ -248,6 +248,20 @@ def test_callbacks_of_a_preset_are_those_of_the_run_unless_others_are_given(tmp_
     assert "callbacks" not in described_run([*command, "--no-preset", "--storage.sequences", "Sequences(6)"]).settings
 
 
+def test_a_constant_in_place_of_a_schedule_of_the_preset_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    def notices(*options: str) -> list[str]:
+        return list(described_run(["--algorithm", "ppo", "--env", "CartPole-v1", *options]).notices)
+
+    said = (
+        "algorithm.lr stays constant, where the preset has LinearSchedule(1e-3, 0); a schedule is given in that form."
+    )
+    assert notices("--algorithm.lr", "3e-4") == [said]
+    assert notices("--algorithm.lr", "LinearSchedule(3e-4, 0)") == []
+    assert notices("--algorithm.gamma", "0.9") == []
+    with prl.compose({"name": "PPO", "lr": 3e-4}, "CartPole-v1"):
+        assert f"compose: {said}" in capsys.readouterr().out
+
+
 def test_replay_holds_the_presets_transitions_with_other_numbers_of_copies(capsys: pytest.CaptureFixture[str]) -> None:
     run = described_run(["--algorithm", "dqn", "--env", "CartPole-v1", "--num-envs", "8"])
     assert run.parts.storage.hyper_parameters["size"] == 7_500

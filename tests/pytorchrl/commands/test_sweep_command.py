@@ -100,6 +100,16 @@ def test_a_sweep_of_no_or_of_an_unknown_hyper_parameter_is_refused(
     assert message in capsys.readouterr().err
 
 
+def test_a_sweep_says_once_what_its_values_replace_of_the_preset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pytorchrl.commands.sweeps.sweep.train", lambda trial, options: 1)
+    values = ["--vary", "algorithm.lr", "1e-3", "3e-4", "--log-dir", str(tmp_path)]
+    with pytest.raises(SystemExit, match="2 of 2 runs failed"):
+        command(monkeypatch, "--algorithm", "ppo", "--env", "CartPole-v1", *values)
+    assert capsys.readouterr().out.count("algorithm.lr stays constant, where the preset has LinearSchedule") == 1
+
+
 @pytest.mark.long
 def test_a_run_that_fails_is_counted_and_its_output_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
