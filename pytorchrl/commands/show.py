@@ -15,6 +15,7 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
 from pytorchrl.logging.formats import text_of_callable
 from pytorchrl.scheme.compatibility import CompositionError
+from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.terminal import tell
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Component
@@ -23,7 +24,8 @@ from storages.component.setting import is_callable, plain
 _LAST = 10
 """Evaluations over which a mean is shown."""
 _PARTS = ("algorithm", "actor", "storage", "train_envs", "test_envs")
-_SETTINGS = ("seed", "device", "normalize_rewards", "log_to", "checkpoint_every", "imports")
+_NOT_SHOWN = {"spaces", "own_classes", "target_steps", "log_every", "keep_checkpoints"}
+"""Settings that are shown elsewhere, or that change no result."""
 
 
 def show(run: Run, diff: bool = False) -> None:
@@ -75,9 +77,12 @@ def _defaults(name: str) -> Mapping[str, Any]:
 def _composition(config: Mapping[str, Any]) -> dict[str, str]:
     rows = {part: shown(config[part]) for part in _PARTS if config.get(part) is not None}
     rows |= {f"source {name}": shown(source) for name, source in config.get("sources", {}).items()}
-    if config.get("callbacks"):
-        rows["callbacks"] = shown(config["callbacks"])
-    return rows | {name: shown(config[name]) for name in _SETTINGS if config.get(name)}
+    usual = {"max_test_episode_steps": MAX_EPISODE_STEPS}
+    others = {name: value for name, value in config.items() if name not in {*_PARTS, *_NOT_SHOWN, "sources"}}
+    absent: tuple[Any, ...] = (None, [], {})
+    return rows | {
+        name: shown(value) for name, value in others.items() if value not in absent and value != usual.get(name)
+    }
 
 
 def _provenance(folder: RunFolder) -> dict[str, str]:

@@ -102,3 +102,13 @@ def test_escape_codes_are_not_printed_and_damaged_files_are_refused_by_name(
         SystemExit, match=r"has no git_diff\.patch: there were no uncommitted changes, or too many to save"
     ):
         output_of_show(monkeypatch, capsys, run, "--diff")
+
+
+def test_settings_of_evaluations_and_a_seed_of_0_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scheme = prl.compose("PPO", "CartPole-v1", seed=0, test_seed=0, max_test_episode_steps=70)
+    prl.Learner(scheme, 300, tmp_path).close()
+    lines = [line.split() for line in output_of_show(monkeypatch, capsys, tmp_path).splitlines()]
+    for setting in (["seed", "0"], ["test_seed", "0"], ["max_test_episode_steps", "70"]):
+        assert setting in lines
