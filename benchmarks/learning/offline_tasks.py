@@ -54,6 +54,7 @@ _DISCRETE_CQL = Compared(
         "mini_batch_size": 64,
         "polyak": 0.0,
         "target_update_interval": 250,
+        "huber_threshold": 1.0,
         "conservative_weight": 1.0,
         "max_grad_norm": None,
     },

@@ -16,7 +16,7 @@ from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from pytorchrl.agent.explorers import Exploration
-from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, UnitInterval
+from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
 
 
 class DiscreteBCQ(DQN):
@@ -75,13 +75,18 @@ class DiscreteBCQ(DQN):
 class DiscreteCQL(DQN):
     """Kumar et al., "Conservative Q-Learning for Offline Reinforcement Learning" (arXiv 2006.04779), CQL(H).
 
+    The Bellman error is squared, as in the paper, so that large rewards outweigh the penalty as small ones do. With
+    Huber's loss, whose gradient never exceeds its threshold, the penalty decides alone where errors are large.
+
     Args:
+        huber_threshold: error beyond which the loss is Huber's, and linear; None takes the squared loss.
         conservative_weight: weight of the penalty, the gap between the log-sum-exp of all actions' values and the value
             of the data's action (alpha, equation 4).
     """
 
     constrained_to_data: ClassVar[bool] = True
 
+    huber_threshold: Positive | None = None
     conservative_weight: NonNegative = 1.0
 
     def losses(self, rows: Rows) -> Losses:

@@ -41,8 +41,11 @@ class ByHand:
         for row, obs in enumerate(self.batch[OBS]):
             values = linear(self.q, obs)
             error = abs(values[ACTIONS[row, 0]] - self.targets[row])
-            huber = error**2 / 2 if error < 1 else error - 0.5
-            total += self.batch[WEIGHTS][row, 0] * (huber + self.algorithm.conservative_weight * self.gap(values, row))
+            is_linear = self.algorithm.huber_threshold is not None and error >= self.algorithm.huber_threshold
+            bellman = error - 0.5 if is_linear else error**2 / 2
+            total += self.batch[WEIGHTS][row, 0] * (
+                bellman + self.algorithm.conservative_weight * self.gap(values, row)
+            )
         return total / len(ACTIONS)
 
     def gap(self, values: Any, row: int) -> float:
@@ -53,16 +56,19 @@ class ByHand:
         return float((self.batch[WEIGHTS][:, 0] * gaps).mean())
 
 
-@pytest.mark.parametrize("weight", [0.0, 1.0, 4.0])
-def test_loss_and_gradients_equal_those_of_numpy_loops(weight: float) -> None:
-    algorithm = linear_cql(conservative_weight=weight)
+@pytest.mark.parametrize(
+    "settings", [{}, {"conservative_weight": 0.0}, {"conservative_weight": 4.0, "huber_threshold": 1.0}]
+)
+def test_loss_and_gradients_equal_those_of_numpy_loops(settings: dict[str, float]) -> None:
+    algorithm = linear_cql(**settings)
     batch = n_step_batch(ACTIONS)
     by_hand = ByHand(algorithm, batch)
+    values = [linear(by_hand.q, obs)[a] for obs, (a,) in zip(by_hand.batch[OBS], ACTIONS, strict=True)]
+    assert np.abs(np.subtract(values, by_hand.targets)).max() > 1
     gradients, result = algorithm.compute_gradients(batch)
     np.testing.assert_allclose(result.metrics["loss"], by_hand.loss(), rtol=1e-4)
     np.testing.assert_allclose(result.metrics["conservative_gap"], by_hand.mean_gap(), rtol=1e-4)
     assert result.errors is not None
-    values = [linear(by_hand.q, obs)[a] for obs, (a,) in zip(by_hand.batch[OBS], ACTIONS, strict=True)]
     np.testing.assert_allclose(numpy(result.errors)[:, 0], np.abs(np.subtract(values, by_hand.targets)), rtol=1e-4)
     for part, name in zip(by_hand.q, ("weight", "bias"), strict=True):
         expected = numeric_gradient(by_hand.loss, part)
