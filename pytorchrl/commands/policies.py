@@ -13,17 +13,16 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.agent.envs.vec_env import one_copy
 from pytorchrl.commands.evaluation.in_environment import RANDOM, RandomBaseline, compared, described
-from pytorchrl.commands.evaluation.on_data import evaluate_on_data
+from pytorchrl.commands.evaluation.on_data import OnData, evaluate_on_data
 from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
 from pytorchrl.comparison.references import known_reference
 from pytorchrl.experiments import NormalizedScore
 from pytorchrl.experiments.policies.published_policies import find_policy
-from pytorchrl.experiments.policies.trained_policy import read_policy
+from pytorchrl.experiments.policies.trained_policy import configuration_of, read_policy
 from pytorchrl.experiments.policies.value_from_data import FitSettings
 from pytorchrl.experiments.policies.wrapped_actions import warning_of
 from pytorchrl.experiments.recordings.filming import Played, film, play, refuse_without_rendering, stage_of
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
-from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.composition import check_action_bounds, envs_of, load_agent
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import import_modules
@@ -50,6 +49,7 @@ def evaluate(
     select: str | None = None,
     fits: int = 10,
     updates: Annotated[int | None, tyro.conf.arg(metavar="COUNT", help_behavior_hint="")] = None,
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
     imports: Imports = (),
 ) -> None:
     """Evaluate the policy of a run's last checkpoint, in its environment or on a data set.
@@ -65,11 +65,12 @@ def evaluate(
             of Atari by Mnih et al. (2015), 0.001 by van Hasselt et al. (2016) and later ones.
         best: take the weights of the run's best evaluation.
         baseline: compare the policy with random actions, or with that of another run, in the same episodes.
-        data: a data set, from which the value of a run's greedy actions is estimated without an environment; run is
-            then a run folder.
+        data: a data set, from which the value of the policy's greedy actions, or of those with `--epsilon`, is
+            estimated without an environment.
         select: its episodes: 'SelectEpisodes(best_share=0.1)'; those that the run held out, if it did, or all.
         fits: with data, Q-networks fitted to resampled episodes, beside one fitted to all; from 2.
         updates: with data, updates of each Q-network; 200 passes over the data where left out, from 1,000 to 5,000.
+        output: with data, a picture of the values (.png, .svg, .pdf) or a table of them (.csv).
         imports: modules to import first.
     """
     check_counts(episodes=episodes, fits=fits, updates=updates)
@@ -79,15 +80,14 @@ def evaluate(
     if data is not None:
         if explore:
             raise ValueError("--data evaluates the greedy actions, which load_policy takes; leave out --explore")
-        if epsilon:
-            raise ValueError("--data evaluates the greedy actions, without random ones; leave out --epsilon")
-        if best:
-            raise ValueError("--data evaluates the policy of the last checkpoint; leave out --best")
         if baseline is not None:
             raise ValueError("--data compares with the policy that made the data; leave out --baseline")
         import_modules(imports)
-        evaluate_on_data(run, data, select, FitSettings(fits=fits, updates=updates), seed)
+        settings = FitSettings(fits=fits, updates=updates)
+        evaluate_on_data(policy_file(run, best), OnData(data, select, settings, seed, epsilon, output))
         return
+    if output is not None:
+        raise ValueError("--output writes the values that --data estimates; leave it out")
     algorithm, envs_factory, config = policy_of(policy_file(run, best), imports)
     other = None if baseline is None else _baseline(baseline, run, algorithm, envs_factory, config, imports)
     result = _evaluated(algorithm, envs_factory, episodes, seed, explore, epsilon)
@@ -269,7 +269,7 @@ def policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv], 
         envs.close()
         config: Mapping[str, Any] = RunFolder(found).read_config()
         return algorithm, envs_of(config, found), config
-    policy, config = read_policy(found), checkpoint.load(found, checkpoint.READING)["config"]
+    policy, config = read_policy(found), configuration_of(found)
     envs_factory = envs_of(config, found)
     with one_copy(envs_factory)() as envs:
         check_action_bounds(config, envs.action_space, found)

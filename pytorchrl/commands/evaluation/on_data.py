@@ -1,7 +1,7 @@
 """`evaluate --data`: the value of a run's policy beside that of the data, without an environment."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +9,15 @@ from gymnasium import spaces
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.commands.composition.parts import value_of
+from pytorchrl.commands.evaluation.value_files import write_values
 from pytorchrl.commands.shared import print_facts
-from pytorchrl.experiments import RunFolder
-from pytorchrl.experiments.policies.trained_policy import read_policy
-from pytorchrl.experiments.policies.value_from_data import Closeness, FitSettings, ValueFromData, value_from_data
+from pytorchrl.experiments.policies.published_policies import find_policy
+from pytorchrl.experiments.policies.trained_policy import configuration_of, read_policy
+from pytorchrl.experiments.policies.value_from_data import FitSettings, ValueFromData, value_from_data
 from pytorchrl.experiments.runs.composition import check_action_names, made_of
 from pytorchrl.logging.bootstrap import Estimate
 from pytorchrl.logging.formats import counted
+from pytorchrl.logging.pictures.plots import refuse_other_formats
 from pytorchrl.scheme.dataset_factory import DatasetFactory
 from pytorchrl.terminal import tell
 from storages import ReplayBuffer
@@ -26,22 +28,44 @@ _MOST_BEYOND = 0.5
 """Share of the weights of rewards after the ends of episodes from which the values rest on fitted ones."""
 _FEW = 10
 """Effective episodes below which importance-weighted estimates are not shown."""
+_POLICY, _DATA, _DIFFERENCE = "policy, fitted Q evaluation", "data, their own policy", "policy - data"
+_WEIGHTED = ("importance sampling", "weighted importance sampling", "doubly robust")
 
 
-def evaluate_on_data(run: Path, data: str, select: str | None, settings: FitSettings, seed: int) -> None:
-    """Print the value of a run's policy, estimated from a data set, beside that of the policy that made the data.
+@dataclass(frozen=True)
+class OnData:
+    """What is evaluated by data, and how.
 
     Args:
-        run: the run folder.
         data: path of the data set.
         select: which of its episodes, as a text; None for those that the run held out, if it did, else for all.
         settings: of the fits.
         seed: of all random numbers.
+        epsilon: probability of a uniformly random action in place of the greedy one.
+        output: a picture of the values, or a CSV file of them; None for none.
     """
-    config = RunFolder(run).read_config()
-    algorithm = read_policy(run).algorithm
+
+    data: str
+    select: str | None
+    settings: FitSettings
+    seed: int
+    epsilon: float
+    output: Path | None
+
+
+def evaluate_on_data(run: Path, options: OnData) -> None:
+    """Print the value of a policy, estimated from a data set, beside that of the policy that made the data.
+
+    Args:
+        run: the run folder, or a file of weights.
+        options: the data, and how they are used.
+    """
+    if options.output is not None:
+        refuse_other_formats(options.output)
+    data, found_at = options.data, find_policy(run)
+    algorithm, config = read_policy(found_at).algorithm, configuration_of(found_at)
     learnt = _learnt_from(config, data)
-    chosen = _held_out(learnt) if select is None else _selection(select)
+    chosen = _held_out(learnt) if options.select is None else _selection(options.select)
     dataset = DatasetFactory(ReplayBuffer.create_factory(size=None), data, chosen).dataset()
     _refuse_other_names(algorithm, config, dataset.about, data, run)
     episodes = [episode for episode in dataset if len(episode)]
@@ -52,34 +76,35 @@ def evaluate_on_data(run: Path, data: str, select: str | None, settings: FitSett
             f"--updates change that."
         )
 
-    found = value_from_data(algorithm, made_of(config["actor"]), episodes, settings, seed, tell_the_cost)
+    found = value_from_data(
+        *(algorithm, made_of(config["actor"]), episodes, options.settings, options.seed, tell_the_cost),
+        random_share=options.epsilon,
+    )
+    acting = f", random actions with probability {options.epsilon:g}" if options.epsilon else ""
     which = "" if chosen is None else f", chosen by {chosen}"
-    title = f"{run} on {counted(found.episodes, 'episode')} of {data}{which}"
-    print_facts(title, _facts(found, isinstance(algorithm.action_space, spaces.Box)))
+    title = f"{run}{acting} on {counted(found.episodes, 'episode')} of {data}"
+    print_facts(title + which, _facts(found, isinstance(algorithm.action_space, spaces.Box)))
     unconstrained = "" if algorithm.constrained_to_data else type(algorithm).__name__
-    for sentence in conclusions(found, learnt, chosen, unconstrained):
+    for sentence in conclusions(found, learnt, chosen, unconstrained, is_greedy=not options.epsilon):
         tell(sentence)
+    if options.output is not None:
+        tell(write_values(found, _estimates(found), title, options.output))
 
 
 def _facts(found: ValueFromData, is_continuous: bool) -> dict[str, str]:
-    unfitted = _why_not_fitted(found)
+    unfitted, unweighted = _why_not_fitted(found), _why_not_weighted(found)
+    estimates = {name: _shown(one) for name, one in _estimates(found).items()}
+    why_not = dict.fromkeys((_POLICY, _DIFFERENCE), f"no estimate: {unfitted}") if unfitted else {}
     weighted = {}
     if found.importance is not None:
         where = "stored probabilities" if found.probabilities == "stored" else "probabilities of a clone of the data"
-        unweighted = _why_not_weighted(found)
-        robust = unweighted or (unfitted and "it rests on the fitted Q-function, see above")
-        weighted = {
-            "importance sampling": _shown(found.importance.ordinary, unweighted),
-            "weighted importance sampling": _shown(found.importance.weighted, unweighted),
-            "doubly robust": _shown(found.importance.doubly_robust, robust),
-            "effective episodes": f"{found.importance.effective_episodes:.1f} of {found.episodes:,}, by {where}",
-        }
+        reason = unweighted or f"it rests on the fitted Q-function: {unfitted}"
+        weighted = {name: estimates.get(name, f"no estimate: {reason}") for name in _WEIGHTED}
+        weighted["effective episodes"] = f"{found.importance.effective_episodes:.1f} of {found.episodes:,}, by {where}"
     return {
-        "policy, fitted Q evaluation": _shown(found.policy, unfitted),
-        "data, their own policy": _shown(found.behaviour),
-        "policy - data": _shown(found.difference, unfitted and "see above"),
+        **{name: why_not.get(name) or estimates[name] for name in (_POLICY, _DATA, _DIFFERENCE)},
         **weighted,
-        "policy's actions": _closeness(found.closeness, is_continuous),
+        "policy's actions": _closeness(found, is_continuous),
         "unit": f"return discounted by {found.gamma:g} a step, from the first observations",
         "data, undiscounted return": _shown(found.behaviour_return),
         "data": f"{counted(found.steps, 'step')}, {found.terminated:,} of {found.episodes:,} episodes terminated",
@@ -88,11 +113,28 @@ def _facts(found: ValueFromData, is_continuous: bool) -> dict[str, str]:
     }
 
 
-def _closeness(closeness: Closeness, is_continuous: bool) -> str:
+def _estimates(found: ValueFromData) -> dict[str, Estimate]:
+    """Return the estimates that can be shown, by their names."""
+    is_fitted, estimates = not _why_not_fitted(found), dict[str, Estimate]()
+    if is_fitted:
+        estimates[_POLICY] = found.policy
+    estimates[_DATA] = found.behaviour
+    if is_fitted:
+        estimates[_DIFFERENCE] = found.difference
+    if found.importance is not None and not _why_not_weighted(found):
+        of_weights = (found.importance.ordinary, found.importance.weighted, found.importance.doubly_robust)
+        estimates |= dict(zip(_WEIGHTED, of_weights if is_fitted else of_weights[:2], strict=False))
+    return estimates
+
+
+def _closeness(found: ValueFromData, is_continuous: bool) -> str:
     """Return how far the policy's actions are from those of the data."""
+    closeness = found.closeness
     if not is_continuous:
         random = "" if closeness.random is None else f"; random ones: {closeness.random:.0%}"
-        return f"{closeness.policy:.0%} of the data's actions are the policy's{random}"
+        known = found.rarest is not None and found.probabilities == "stored"
+        rarest = f"; the least likely of these had the probability {found.rarest:.2g}" if known else ""
+        return f"{closeness.policy:.0%} of the data's actions are the policy's{random}{rarest}"
     if closeness.random is None:
         return f"{closeness.policy:.3g} of their standard deviation in the data away from the data's, root mean square"
     return (
@@ -116,14 +158,17 @@ def _why_not_weighted(found: ValueFromData) -> str:
     return f"fewer than {_FEW} effective episodes"
 
 
-def _shown(estimate: Estimate, why_not: str = "") -> str:
-    if why_not:
-        return f"no estimate: {why_not}"
+def _shown(estimate: Estimate) -> str:
     return f"{estimate.value:.4g}, 95% interval [{estimate.low:.4g}, {estimate.high:.4g}]"
 
 
 def conclusions(
-    found: ValueFromData, learnt: DatasetFactory | None, chosen: SelectEpisodes | None, unconstrained: str = ""
+    found: ValueFromData,
+    learnt: DatasetFactory | None,
+    chosen: SelectEpisodes | None,
+    unconstrained: str = "",
+    *,
+    is_greedy: bool = True,
 ) -> list[str]:
     """Return what follows from the values, and what limits it.
 
@@ -132,6 +177,7 @@ def conclusions(
         learnt: how the run learns from the data set; None where it does not.
         chosen: the selection of episodes; None for all.
         unconstrained: name of the policy's algorithm, if nothing keeps it close to data.
+        is_greedy: whether no action of the policy is random.
     """
     if unfitted := _why_not_fitted(found):
         said = [
@@ -151,10 +197,19 @@ def conclusions(
         said.append(
             f"Importance sampling tells nothing of this policy: it needs episodes whose actions are the policy's from "
             f"the first to the last, and these are worth {found.importance.effective_episodes:.1f} of "
-            f"{found.episodes:,} episodes. The policy takes {found.importance.followed:.0%} of the data's actions; in "
-            f"episodes of {found.steps / found.episodes:.0f} steps, a greedy policy follows almost none to its end."
+            f"{found.episodes:,} episodes of {found.steps / found.episodes:.0f} steps.{_followed(found, is_greedy)}"
         )
     return said
+
+
+def _followed(found: ValueFromData, is_greedy: bool) -> str:
+    """Return why so few episodes count, of a greedy policy."""
+    if not is_greedy or found.importance is None:
+        return ""
+    return (
+        f" The policy takes {found.importance.followed:.0%} of the data's actions, and follows almost no episode to "
+        f"its end. --epsilon 0.3 evaluates it with random actions now and then, as in a first trial, which follow more."
+    )
 
 
 def _comparison(found: ValueFromData, unconstrained: str) -> str:

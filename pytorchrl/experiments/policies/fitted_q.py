@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Actor
@@ -160,7 +161,7 @@ class FittedValue(ABC):
 
 
 class FittedQ(FittedValue):
-    """A Q-network for an algorithm's current deterministic policy.
+    """A Q-network for an algorithm's current deterministic policy, or for one that takes random actions now and then.
 
     Le et al., "Batch Policy Learning under Constraints" (arXiv 1903.08738), algorithm 3, by gradient descent with a
     target network as in Paine et al., "Hyperparameter Selection for Offline Reinforcement Learning" (arXiv 2007.09055),
@@ -175,6 +176,7 @@ class FittedQ(FittedValue):
         polyak: share of the target network that is kept at each update.
         scale: of the values.
         weight_decay: of AdamW; it draws values to the centre of the scale.
+        random_share: probability of a uniformly random allowed action in place of the policy's, of a Discrete space.
 
     Raises:
         ValueError: the actor is recurrent, or the policy uses rewards.
@@ -190,14 +192,17 @@ class FittedQ(FittedValue):
         polyak: float,
         scale: ValueScale = ValueScale(),
         weight_decay: float = 0.0,
+        random_share: float = 0.0,
     ) -> None:
         check_needs_no_history(algorithm)
+        self._random_share = random_share
         self._exploration = Exploration(algorithm.codec, 1, algorithm.device, seed, deterministic=True)
         super().__init__(algorithm, actor_factory, envs, seed, lr, polyak, scale, weight_decay)
 
     def at(self, obs: Tensor) -> Tensor:
         """Return the values of the policy in observations (N, *obs), or a dict of such, (N, 1)."""
-        return self.of(obs, self._actions(obs))
+        with self._actor.acting(noisy=False):
+            return self._valued(self._expected(self._network, self._actor.view(obs), self._actions(obs)))
 
     def of(self, obs: Tensor, action: Tensor) -> Tensor:
         """Return the values of actions (N, *action), in the networks' scaling, before the policy goes on, (N, 1)."""
@@ -214,8 +219,16 @@ class FittedQ(FittedValue):
 
     def _following(self, rows: Rows, batch: Batch) -> Tensor:
         actions = batch[CHOICE2] if CHOICE2 in batch else self._actions(batch[OBS2])
-        value: Tensor = self._target.network(rows.next, actions).mean
-        return value
+        return self._expected(self._target.network, rows.next, actions)
+
+    def _expected(self, network: Any, view: Any, actions: Tensor) -> Tensor:
+        """Return the mean of a network's values over the actions that the policy takes, (N, 1)."""
+        value: Tensor = network(view, actions).mean
+        if not self._random_share:
+            return value
+        chances = uniform_probabilities(self._actor, view)
+        each = [network(view, torch.full_like(actions, action)).mean for action in range(chances.shape[1])]
+        return torch.lerp(value, (torch.cat(each, 1) * chances).sum(1, keepdim=True), self._random_share)
 
     def _actions(self, obs: Tensor) -> Tensor:
         """Return the policy's deterministic actions, in the networks' scaling."""
@@ -267,6 +280,21 @@ def check_needs_no_history(algorithm: Algorithm) -> None:
 def needs_history(algorithm: Algorithm) -> bool:
     """Whether the actions of an algorithm depend on more than the observation."""
     return algorithm.actor.memory is not None or algorithm.keeps_acting_state
+
+
+def uniform_probabilities(actor: Actor, view: Any) -> Tensor:
+    """Return the probabilities of uniformly random allowed actions of a Discrete space, (N, actions) or (1, actions).
+
+    Args:
+        actor: has the action space, and perhaps a mask.
+        view: of N observations.
+    """
+    assert isinstance(actor.action_space, spaces.Discrete)
+    if actor.mask is None:
+        number = int(actor.action_space.n)
+        return torch.full((1, number), 1 / number, device=actor.device)
+    allowed = actor.mask.of(view).flags.float()
+    return allowed / allowed.sum(1, keepdim=True)
 
 
 def best_actions(algorithm: Algorithm, obs: Any, exploration: Exploration) -> Tensor:

@@ -372,6 +372,18 @@ def load_policy(
     return policy
 
 
+def configuration_of(path: Path) -> Mapping[str, Any]:
+    """Return the configuration of a run folder, or the one in a file of weights.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    if path.is_dir():
+        return RunFolder(path).read_config()
+    config: Mapping[str, Any] = checkpoint.load(path, checkpoint.READING, is_mapped=True)["config"]
+    return config
+
+
 def read_policy(
     path: str | os.PathLike[str],
     *,

@@ -24,6 +24,7 @@ from pytorchrl.experiments.policies.fitted_q import (
     best_actions,
     check_needs_no_history,
     scale_of,
+    uniform_probabilities,
     weight_decay_for,
 )
 from pytorchrl.experiments.policies.importance_sampling import (
@@ -124,6 +125,9 @@ class ValueFromData:
     """Number of episodes that terminated."""
     gamma: float
     seconds: float
+    rarest: float | None = None
+    """Smallest probability, by ``probabilities``, of an action of the data that is the policy's; None where actions are
+    not Discrete, or none is."""
     beyond_the_ends: float = 0.0
     """Share of the weights of discounted rewards that lies after the ends of the episodes, in the mean over them."""
 
@@ -135,8 +139,12 @@ def value_from_data(
     settings: FitSettings = FitSettings(),
     seed: int = 0,
     after_first: Callable[[float, int], None] | None = None,
+    *,
+    random_share: float = 0.0,
 ) -> ValueFromData:
     """Estimate the value of a policy's greedy actions, which :func:`load_policy` takes, without an environment.
+
+    With a ``random_share`` it is that of a policy which takes a random action in place of the greedy one now and then.
 
     Fitted Q evaluation is repeated on episodes drawn with replacement: Hao et al., "Bootstrapping Fitted Q-Evaluation
     for Off-Policy Inference", 2021 (arXiv 2102.03607), algorithm 2. As the fits are few, the interval is that of a t
@@ -149,19 +157,22 @@ def value_from_data(
         settings: of the fits, which take nearly all of the time.
         seed: of all random numbers.
         after_first: called after the first fit, with its seconds and the number of all fits.
+        random_share: probability of a uniformly random allowed action in place of the greedy one.
 
     Raises:
-        ValueError: the policy is recurrent or uses rewards, the data have other observations than it takes, or there
-            are fewer than two episodes or fits.
+        ValueError: actions are not Discrete, and some would be random; the policy is recurrent or uses rewards, the
+            data have other observations than it takes, or there are fewer than two episodes or fits.
     """
     begun, episodes = time.perf_counter(), [episode for episode in episodes if len(episode)]
     if len(episodes) < 2 or settings.fits < 2:
         raise ValueError(
             f"an interval needs at least two episodes and two fits, got {len(episodes)} and {settings.fits}"
         )
+    if random_share and not isinstance(algorithm.action_space, spaces.Discrete):
+        raise ValueError(f"random actions are evaluated for Discrete spaces, and this one is {algorithm.action_space}")
     check_needs_no_history(algorithm)
     _refuse_other_observations(episodes[0], algorithm.actor.observation_space)
-    fits = _Fits(algorithm, actor_factory, episodes, settings, np.random.SeedSequence(seed))
+    fits = _Fits(algorithm, actor_factory, episodes, settings, np.random.SeedSequence(seed), random_share)
     random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     everything = np.arange(len(episodes))
     q, first_change = fits.fitted_q(everything, 0)
@@ -175,9 +186,11 @@ def value_from_data(
         values.append(float(fits.initial_values(of_drawn)[drawn].mean()))
         differences.append(values[-1] - returns[drawn].mean())
         changes.append(change)
-    importance, source = None, None
+    importance, source, rarest = None, None, None
     if isinstance(algorithm.action_space, spaces.Discrete):
-        weighted, source = fits.weighted_episodes(q)
+        known, source = fits.probabilities()
+        rarest = fits.rarest(known)
+        weighted = fits.weighted_episodes(q, known)
         importance = importance_estimates(weighted, algorithm.gamma, random)
     return ValueFromData(
         policy=_of_few(value, values),
@@ -186,6 +199,7 @@ def value_from_data(
         behaviour_return=_mean(np.array([return_of(episode) for episode in episodes]), random),
         importance=importance,
         probabilities=source,
+        rarest=rarest,
         closeness=fits.closeness(random),
         last_change=float(np.mean(changes)),
         possible=(float(returns.min()), float(returns.max())),
@@ -211,7 +225,9 @@ class _Fits:
         episodes: Sequence[Episode],
         settings: FitSettings,
         seed: np.random.SeedSequence,
+        random_share: float,
     ) -> None:
+        self._random_share = random_share
         self._algorithm, self._actor_factory, self._episodes = algorithm, actor_factory, episodes
         self._settings, self._seed = settings, seed
         actor = algorithm.actor
@@ -232,7 +248,7 @@ class _Fits:
 
     def fitted_q(self, drawn: NDArray[np.int64], number: int) -> tuple[FittedQ, float]:
         """Return a Q-function fitted to the drawn episodes, and the change of its value at the end."""
-        q = FittedQ(*self._given(number), **self._fitting(drawn))
+        q = FittedQ(*self._given(number), **self._fitting(drawn), random_share=self._random_share)
         return q, self._fit(q, drawn, number)
 
     def initial_values(self, of: FittedValue) -> Floats:
@@ -252,22 +268,29 @@ class _Fits:
                 returns[row] += gamma ** len(self._episodes[row]) * self._value_after(behaviour, self._episodes[row])
         return returns
 
-    def weighted_episodes(self, q: FittedQ) -> tuple[list[WeightedEpisode], Source]:
-        """Return the episodes with ratios of probabilities and fitted values, and where the probabilities are from."""
+    def probabilities(self) -> tuple[list[Floats], Source]:
+        """Return the probabilities of the actions of each episode, (L,), and where they are from."""
         stored = [stored_probabilities(episode, number) for number, episode in enumerate(self._episodes)]
         known = [each for each in stored if each is not None]
         if len(known) == len(stored):
-            source: Source = "stored"
-        else:
-            clone, source = self._clone(), "cloned"
-            known = [clone.probabilities(episode) for episode in self._episodes]
-        return [self._weighted(*each, q) for each in zip(self._episodes, self._choices, known, strict=True)], source
+            return known, "stored"
+        clone = self._clone()
+        return [clone.probabilities(episode) for episode in self._episodes], "cloned"
+
+    def rarest(self, known: Sequence[Floats]) -> float | None:
+        """Return the smallest probability of an action that is the policy's; None where none is."""
+        agrees = [self._agrees(*each) for each in zip(self._episodes, self._choices, strict=True)]
+        found = np.concatenate([each[where] for each, where in zip(known, agrees, strict=True)])
+        return float(found.min()) if len(found) else None
+
+    def weighted_episodes(self, q: FittedQ, known: Sequence[Floats]) -> list[WeightedEpisode]:
+        """Return the episodes with ratios of probabilities and fitted values."""
+        return [self._weighted(*each, q) for each in zip(self._episodes, self._choices, known, strict=True)]
 
     def closeness(self, random: np.random.Generator) -> Closeness:
         """Return how close the policy's actions are to those of the data."""
-        codec, space, device = self._algorithm.codec, self._algorithm.action_space, self._algorithm.device
-        stored = [torch.from_numpy(np.ascontiguousarray(each.fields[ACT])).to(device) for each in self._episodes]
-        theirs = torch.cat([codec.to_env(codec.from_storage(each)) for each in stored]).flatten(1)
+        codec, space = self._algorithm.codec, self._algorithm.action_space
+        theirs = torch.cat([codec.to_env(self._taken(each)) for each in self._episodes]).flatten(1)
         ours = torch.cat([codec.to_env(each[:-1]) for each in self._choices]).flatten(1)
         if not isinstance(space, spaces.Box):
             assert isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
@@ -289,17 +312,28 @@ class _Fits:
 
     def _weighted(self, episode: Episode, choices: torch.Tensor, probabilities: Floats, q: FittedQ) -> WeightedEpisode:
         algorithm = self._algorithm
-        seen = observations_of(episode, algorithm.device)
-        stored = torch.from_numpy(np.ascontiguousarray(episode.fields[ACT])).to(algorithm.device)
-        taken = algorithm.codec.from_storage(stored)
-        agrees = _numbers((choices[:-1] == taken).double())
+        seen, taken = observations_of(episode, algorithm.device), self._taken(episode)
+        policy = self._agrees(episode, choices).astype(np.float64)
+        if self._random_share:
+            at_random = uniform_probabilities(algorithm.actor, algorithm.actor.view(seen)).expand(len(taken), -1)
+            policy += self._random_share * (_numbers(at_random.gather(1, taken)) - policy)
         return WeightedEpisode(
-            ratios=agrees / probabilities,
+            ratios=policy / probabilities,
             rewards=_rewards(episode),
             values=_numbers(q.at(seen)),
             action_values=_numbers(q.of(seen, taken)),
             value_after=0.0 if episode.terminated else self._value_after(q, episode),
         )
+
+    def _agrees(self, episode: Episode, choices: torch.Tensor) -> NDArray[np.bool_]:
+        """Return whether each action of an episode of Discrete actions is the policy's, (L,)."""
+        agrees: NDArray[np.bool_] = (choices[:-1] == self._taken(episode)).cpu().numpy()[:, 0]
+        return agrees
+
+    def _taken(self, episode: Episode) -> torch.Tensor:
+        """Return the actions of an episode in the networks' scaling, (L, *action)."""
+        stored = torch.from_numpy(np.ascontiguousarray(episode.fields[ACT])).to(self._algorithm.device)
+        return self._algorithm.codec.from_storage(stored)
 
     def _clone(self) -> Clone:
         """Return a policy cloned from four fifths of the episodes, the rest of which tells when to stop."""

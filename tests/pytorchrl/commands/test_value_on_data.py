@@ -58,6 +58,20 @@ def test_a_run_is_evaluated_on_the_episodes_that_it_held_out(command: Any, tmp_p
     assert "The run learnt from these episodes, which makes the policy's value too high. Hold some out" in on_all
 
 
+def test_saved_policies_are_evaluated_with_random_actions_and_written_to_a_file(command: Any, tmp_path: Path) -> None:
+    data = recorded(tmp_path / "balanced.npz", steps=200)
+    run = trained(command, "discrete-bcq", data, "--callbacks", "SavePolicies(every=2)")
+    file = f"{run}/policies/steps-000000002.pt"
+    printed = command("evaluate", file, "--data", data, *QUICK, "--epsilon", "0.5", "--output", "values.csv")
+    assert f"{file}, random actions with probability 0.5 on" in printed
+    assert "The run learnt from these episodes" in printed
+    header, *rows = Path("values.csv").read_text().splitlines()
+    assert header == "estimate,value,low,high,gamma"
+    assert "policy - data" in [row.split(",")[0] for row in rows] or "diverged" in printed
+    command("evaluate", run, "--data", data, *QUICK, "-o", "values.png")
+    assert Path("values.png").stat().st_size > 5_000
+
+
 def test_continuous_actions_have_no_importance_weighted_estimates(command: Any, tmp_path: Path) -> None:
     data = recorded(tmp_path / "damped.npz", "Pendulum-v1", 60)
     printed = command("evaluate", trained(command, "td3bc", data), "--data", data, *QUICK)
@@ -70,6 +84,8 @@ def test_continuous_actions_have_no_importance_weighted_estimates(command: Any, 
     ("options", "message"),
     [
         (("--explore",), "--data evaluates the greedy actions, which load_policy takes; leave out --explore"),
+        (("--epsilon", "0.1"), "random actions are evaluated for Discrete spaces, and this one is Box"),
+        (("--output", "values.txt"), "its name must end in .png, .svg, .pdf or .csv, got 'values.txt'"),
         (("--select", "7"), r"--select must be a SelectEpisodes\(...\), such as .*, got '7'"),
         (("--fits", "0"), "--fits must be at least 1, got 0"),
         (("--fits", "1"), "at least two episodes and two fits, got 3 and 1"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,49 @@ def test_intervals_hold_the_known_values_of_the_policy_and_of_the_data() -> None
     for estimate in (found.importance.ordinary, found.importance.weighted, found.importance.doubly_robust):
         assert estimate.low < total < estimate.high
     assert 1 < found.importance.effective_episodes < 300
+
+
+def test_values_with_random_actions_are_those_of_the_mixed_policy() -> None:
+    algorithm = policy()
+    data = list(episodes(400, 1, terminated=True, pays=for_action_1, probability=0.3))
+    starts = np.stack([np.asarray(episode.observations)[0] for episode in data])
+    expected = 0.6 * share_of_action_1(algorithm, starts) + 0.4 * 0.5
+    found = value_from_data(algorithm, ACTOR, data, replace(QUICK, fits=2), random_share=0.4)
+    assert found.policy.value == pytest.approx(expected, abs=0.06)
+    assert found.importance is not None
+    for estimate in (found.importance.ordinary, found.importance.weighted, found.importance.doubly_robust):
+        assert estimate.value == pytest.approx(expected, abs=0.1)
+    greedy = value_from_data(algorithm, ACTOR, data, replace(QUICK, fits=2))
+    assert abs(greedy.policy.value - expected) > 0.06
+    assert greedy.importance is not None
+    assert found.importance.effective_episodes > greedy.importance.effective_episodes
+
+
+def test_random_actions_are_only_those_that_a_mask_allows() -> None:
+    space = spaces.Dict({"seen": spaces.Box(-1, 1, (2,), np.float32), "mask": spaces.MultiBinary(3)})
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), action_mask="mask")
+    envs = SimpleNamespace(observation_space=space, action_space=spaces.Discrete(3))
+    algorithm = prl.DQN.create_factory(gamma=0.9)("cpu", actor("cpu", envs), envs)
+    random, data = np.random.default_rng(0), []
+    for _ in range(300):
+        action = random.integers(2, size=(1, 1))
+        seen = {"seen": random.uniform(-1, 1, (2, 2)).astype(np.float32), "mask": np.array([[1, 1, 0]] * 2, np.int8)}
+        fields = {ACT: action, REW: action.astype(np.float64), LOGP: np.full((1, 1), np.log(0.5))}
+        data.append(Episode(seen, fields, True, False))
+    found = value_from_data(algorithm, actor, data, replace(QUICK, fits=2), random_share=1.0)
+    # Both allowed actions have the probability that they have in the data.
+    paid = np.mean([episode.fields[REW] for episode in data])
+    assert found.importance is not None
+    assert found.importance.ordinary.value == pytest.approx(paid)
+    assert found.policy.value == pytest.approx(0.5, abs=0.06)
+
+
+def test_random_actions_of_a_continuous_policy_are_refused() -> None:
+    envs = envs_with(spaces.Box(-1, 1, (2,), np.float32))
+    algorithm = prl.TD3BC.create_factory()("cpu", ACTOR("cpu", envs), envs)
+    data = list(episodes(4, 2, terminated=True, pays=for_action_1))
+    with pytest.raises(ValueError, match="random actions are evaluated for Discrete spaces, and this one is Box"):
+        value_from_data(algorithm, ACTOR, data, QUICK, random_share=0.1)
 
 
 @pytest.mark.long
