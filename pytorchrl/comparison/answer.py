@@ -4,6 +4,11 @@ from pytorchrl.comparison.improvement import Improvement, improvement
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.comparison.tables import shown, shown_interval
 
+_MORE_IS_BETTER = frozenset(
+    {"return", "return_median", "return_min", "return_max", "shaped_return", "normalized_score", "is_success"}
+    | {"fitted_q_value"}
+)
+"""Metrics, by their names in their groups, of which more is better."""
 _HALF = 0.5
 """Probability of improvement where neither group is better."""
 
@@ -23,10 +28,20 @@ def answer_of(comparison: Comparison) -> str:
     pairs = [(best.scores[env], second.scores[env]) for env in best.scores if env in second.scores]
     better = improvement(best.name, [one for one, _ in pairs], second.name, [other for _, other in pairs])
     of_all = f", the next of {len(results)}" if len(results) > 2 else ""
-    return (
-        f"{best.name} {_relation(best, second, better)} {second.name}{of_all}: {_figures(best)} against "
-        f"{_figures(second)}. {_chance(better)} {_how_sure(better)}"
-    )
+    figures = f"{_figures(best)} against {_figures(second)}. {_chance(better)}"
+    if not is_return(comparison.metric):
+        metric, is_same = comparison.metric, best.iqm.value == second.iqm.value
+        relation = f"has the same {metric} as" if is_same else f"has a higher {metric} than"
+        return (
+            f"{best.name} {relation} {second.name}{of_all}: {figures} It is no return, so that it does not say which "
+            f"is better."
+        )
+    return f"{best.name} {_relation(best, second, better)} {second.name}{of_all}: {figures} {_how_sure(better)}"
+
+
+def is_return(metric: str) -> bool:
+    """Whether more of a metric is better, as of returns, scores and values that are fitted to other data."""
+    return metric.rpartition("/")[2] in _MORE_IS_BETTER
 
 
 def _relation(best: GroupResult, second: GroupResult, better: Improvement) -> str:

@@ -40,6 +40,10 @@ def chosen(
     return frozenset(-number for _, number in kept)
 
 
+def _said(names: Sequence[str] | None) -> str:
+    return "without names" if names is None else ", ".join(names)
+
+
 def about_merged(datasets: Sequence[Dataset]) -> About:
     """Merge the metadata of several data sets.
 
@@ -54,8 +58,8 @@ def about_merged(datasets: Sequence[Dataset]) -> About:
         where = f"{first.path} and {dataset.path}"
         if (theirs := dataset.about.further.get(ACTION_NAMES)) != names:
             raise DatasetError(
-                f"{where} number their actions differently, {names or 'without names'} and "
-                f"{theirs or 'without names'}; merge the tables before they are converted, or give actions as numbers"
+                f"{where} number their actions differently, {_said(names)} and {_said(theirs)}; convert the table of "
+                f"one again with the names of the other, in its order: --action-names {' '.join(names or theirs or ())}"
             )
         if (other := _layout(dataset)) != layout:
             differing = [

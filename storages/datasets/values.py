@@ -1,4 +1,4 @@
-"""Values of episodes that cannot be right: NaN, actions outside of their space, actions of probability zero."""
+"""Values of episodes that cannot be right: NaN, actions outside of their space, impossible probabilities."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
@@ -15,6 +15,8 @@ from storages.transition import ACT, ACTPROBS, LOGP, OBS, REW, Array
 Place: TypeAlias = Callable[[int, int], str]
 """Returns the name of a place from the number of an episode and that of its step."""
 _CHECKED = (OBS, ACT, REW)
+_ROUNDING = 1e-4
+"""How far a probability may be above 1."""
 
 
 def step_of_episode(number: int, step: int) -> str:
@@ -39,7 +41,7 @@ def with_possible_values(
 
     Raises:
         DatasetError: a number is NaN or infinite, an action is not in a Discrete, MultiDiscrete or MultiBinary space,
-            or was taken with a probability of zero; the text names its place.
+            or was taken with a probability of zero or above 1; the text names its place.
     """
     for number, episode in enumerate(episodes):
         if ACT not in episode.fields or not len(episode):
@@ -51,7 +53,7 @@ def with_possible_values(
         step, what = _wrong_action(np.asarray(episode.fields[ACT]), action_space)
         if what:
             raise DatasetError(f"{what} in {place(number, step)}; {_said_of(action_space)}")
-        step, what = _impossible_action(episode)
+        step, what = _impossible_action(episode, discrete_choices(action_space) is not None)
         if what:
             raise DatasetError(f"{what} in {place(number, step)}; correct it, or leave the probabilities out")
         yield episode
@@ -114,13 +116,18 @@ def _said_of(space: Space | None) -> str:
     return f"those of a {kind} space are counted from 0, and it has {number} choices"
 
 
-def _impossible_action(episode: Episode) -> tuple[int, str]:
-    """Return the first step whose action was taken with probability 0, and what is wrong; "" if there is none."""
+def _impossible_action(episode: Episode, is_discrete: bool) -> tuple[int, str]:
+    """Return the first step whose action has an impossible probability, and what is wrong; "" if there is none.
+
+    An action that was taken has none of 0, and a discrete one none above 1, as densities may be.
+    """
     for name in (LOGP, ACTPROBS):
         if name not in episode.fields:
             continue
         of_taken, are_logarithms = probabilities_of_taken(episode, name)
         wrong = ~(np.isfinite(of_taken) if are_logarithms else of_taken > 0)
+        if is_discrete:
+            wrong |= of_taken > (_ROUNDING if are_logarithms else 1 + _ROUNDING)
         if wrong.any():
             step = int(wrong.argmax())
             return step, f"{name} gives the action taken the {'logarithm' if are_logarithms else 'probability'} " + (

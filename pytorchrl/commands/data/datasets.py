@@ -1,6 +1,7 @@
 """Commands that list, show, convert, merge, prune and split data sets."""
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -43,6 +44,7 @@ from storages.datasets import (
 )
 from storages.datasets.dataset import action_names_of
 from storages.datasets.values import with_possible_values
+from storages.episode import Episode
 from storages.errors import DatasetError
 
 _MOST_NAMES = 12
@@ -135,7 +137,34 @@ def convert(
             action_space=space_as_data(policy.action_space),
         )
         episodes = in_spaces(episodes, policy.observation_space, policy.action_space, str(source), dataset.place)
-    write(output, episodes, total, format, about, allow_nonfinite)
+    ends = _Ends()
+    write(output, ends.watched(episodes), total, format, about, allow_nonfinite)
+    # The last episode of a file may simply go on after it.
+    if ends.unknown > 1:
+        tell(
+            f"Warning: nothing says how {ends.unknown:,} of {counted(ends.all, 'episode')} ended, so that values go on "
+            f"after their last steps. Where some ended for good, name the column that says so, by --names ... "
+            f"terminals COLUMN; where only the recordings stopped, say so by --ends truncated"
+        )
+
+
+class _Ends:
+    """Counts episodes whose ends are not known.
+
+    Attributes:
+        all: number of episodes that were seen.
+        unknown: of those, how many neither terminated nor were truncated.
+    """
+
+    def __init__(self) -> None:
+        self.all = self.unknown = 0
+
+    def watched(self, episodes: Iterable[Episode]) -> Iterator[Episode]:
+        """Yield the episodes as they are."""
+        for episode in episodes:
+            self.all += 1
+            self.unknown += not (episode.terminated or episode.truncated)
+            yield episode
 
 
 def reading_of(dataset: Dataset) -> list[str]:

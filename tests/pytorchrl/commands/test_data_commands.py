@@ -196,6 +196,26 @@ def test_convert_and_show_say_what_of_a_table_may_be_wrong(command: Any, tmp_pat
         command("convert", path, tmp_path / "other.npz", *names, "--action-names", "call", "mail")
 
 
+def test_convert_warns_where_nothing_says_how_episodes_ended(command: Any, tmp_path: Path) -> None:
+    path = tmp_path / "contacts.csv"
+    path.write_text("\n".join(["customer,seen,contact,paid,left", *(f"C{t // 3},{t},call,1,0" for t in range(12))]))
+    names = ["--episode", "customer", "--names", "observations", "seen", "actions", "contact", "rewards", "paid"]
+    printed = command("convert", path, tmp_path / "one.npz", *names)
+    assert "Warning: nothing says how 4 of 4 episodes ended, so that values go on after their last steps." in printed
+    assert "--names ... terminals COLUMN" in printed
+    for number, known in enumerate((["--ends", "truncated"], ["terminals", "left"])):
+        assert "nothing says" not in command("convert", path, tmp_path / f"known-{number}.npz", *names, *known)
+
+
+def test_probabilities_in_percent_are_refused_before_anything_is_written(command: Any, tmp_path: Path) -> None:
+    path, output = tmp_path / "contacts.csv", tmp_path / "contacts.npz"
+    path.write_text("\n".join(["customer,seen,contact,paid,left,p", *(f"C{t},{t},call,1,1,39.4" for t in range(4))]))
+    names = ["--episode", "customer", "--names", "observations", "seen", "actions", "contact", "rewards", "paid"]
+    with pytest.raises(SystemExit, match=r"ActionProbs gives the action taken the probability 39\.4 in row 0"):
+        command("convert", path, output, *names, "terminals", "left", "probabilities", "p")
+    assert not output.exists()
+
+
 def test_actions_outside_of_their_space_are_drawn_with_a_warning(command: Any, tmp_path: Path) -> None:
     fields = {ACT: np.array([[0], [-1], [7]]), REW: np.arange(3.0)[:, None]}
     write_dataset(tmp_path / "some.npz", [Episode(np.random.default_rng(0).normal(size=(4, 2)), fields, True, False)])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import pytorchrl as prl
-from tests.support.run_folders import evaluated_run
+from tests.support.run_folders import composition, evaluated_run, recorded_run
 
 
 def answer(folder: Path, **returns: Sequence[float]) -> str:
@@ -61,3 +61,21 @@ def test_groups_that_have_no_environments_in_common_are_not_ranked(tmp_path: Pat
     for algorithm, env in (("DQN", "A-v0"), ("PPO", "B-v0")):
         evaluated_run(tmp_path / algorithm, [(1000, 1.0)], algorithm=algorithm, env=env)
     assert "No group has runs in all of A-v0, B-v0" in prl.compare_runs([tmp_path]).answer
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("offline/initial_value", "PPO has a higher offline/initial_value than DQN: 9.50"),
+        ("losses/loss", "DQN has the same losses/loss as PPO: 1.00"),
+    ],
+)
+def test_a_metric_that_is_no_return_makes_no_group_better(metric: str, message: str, tmp_path: Path) -> None:
+    for algorithm, values in {"DQN": (1, 2), "PPO": (9, 10)}.items():
+        for seed, value in enumerate(values):
+            record = {"steps": 1000, "seconds": 1, "offline/initial_value": value, "losses/loss": 1}
+            recorded_run(tmp_path / algorithm / f"{seed}", [record], composition(algorithm=algorithm, seed=seed))
+    found = prl.compare_runs([tmp_path], metric=metric).answer
+    assert found.startswith(message)
+    assert "ahead" not in found
+    assert found.endswith("It is no return, so that it does not say which is better.")
