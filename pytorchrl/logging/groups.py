@@ -16,6 +16,11 @@ _MOST_SETTINGS_IN_A_NAME = 3
 _MOST_ALGORITHMS_IN_A_TITLE = 3
 _NO_PART_OF_A_COMPOSITION = frozenset({"seed", "log_to", "log_every", "keep_checkpoints", "checkpoint_every"})
 _FOLLOWS_FROM_OTHERS = frozenset({"spaces", "own_classes", "imports"})
+_CHANGE_NO_TRAINING = frozenset(
+    {"ActionDifference", "EvaluateIn", "ExportPolicy", "FittedQEvaluation", "InitialValue", "LogWeights"}
+    | {"NormalizedScore", "RecordVideos", "SavePolicies", "TDError", "TimeParts"}
+)
+"""Callbacks that measure and save; those of users, and others, may change what is learnt."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Group:
 
 
 def grouped(runs: Iterable[Run]) -> list[Group]:
-    """Group the runs that differ only in seed, logging and checkpoints, and name the groups."""
+    """Group the runs that differ only in seed, logging, checkpoints and what is measured, and name the groups."""
     compositions: dict[str, list[Run]] = {}
     for run in runs:
         compositions.setdefault(composition_of(run), []).append(run)
@@ -39,9 +44,21 @@ def grouped(runs: Iterable[Run]) -> list[Group]:
 
 
 def composition_of(run: Run) -> str:
-    """Return a text that is equal for runs that differ only in seed, logging and checkpoints."""
-    composition = {key: value for key, value in run.config.items() if key not in _NO_PART_OF_A_COMPOSITION}
+    """Return a text that is equal for runs that differ only in seed, logging, checkpoints and what is measured."""
+    composition = _without_measuring(
+        {key: value for key, value in run.config.items() if key not in _NO_PART_OF_A_COMPOSITION}
+    )
     return json.dumps(composition, sort_keys=True) if composition else str(run.folder)
+
+
+def _without_measuring(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration without the callbacks that change nothing of a run's training."""
+    callbacks = [one for one in config.get("callbacks") or [] if _part_name(one) not in _CHANGE_NO_TRAINING]
+    return {key: callbacks if key == "callbacks" else value for key, value in config.items()}
+
+
+def _part_name(part: Any) -> str:
+    return str(part.get("name") or "") if isinstance(part, Mapping) else ""
 
 
 def named_groups(runs: Mapping[str, Iterable[Run]]) -> list[Group]:
@@ -172,7 +189,7 @@ def _are_told_apart(groups: Sequence[Group], members: Sequence[int]) -> bool:
 
 
 def _part(run: Run, part: str) -> str:
-    return str((run.config.get(part) or {}).get("name") or "")
+    return _part_name(run.config.get(part))
 
 
 def _folder_names(groups: Sequence[Group]) -> list[str]:
@@ -204,7 +221,7 @@ def _common(folders: Iterable[Path]) -> Path:
 
 def _differing_settings(groups: Sequence[Group]) -> list[str] | None:
     """Return the settings that differ between groups of one environment, ``n_step=3``; None if there are too many."""
-    settings = [dict(_flat(group.runs[0].config)) for group in groups]
+    settings = [dict(_flat(_without_measuring(group.runs[0].config))) for group in groups]
     names: dict[str, None] = {}
     for env in environments(groups):
         beside = [config for config, group in zip(settings, groups, strict=True) if group.environment == env]
@@ -234,7 +251,7 @@ def hidden_differences(groups: Sequence[Group]) -> dict[str, list[str]]:
     Returns:
         The values of each setting, in the order of the groups.
     """
-    configs = [dict(_flat(group.runs[0].config)) for group in groups]
+    configs = [dict(_flat(_without_measuring(group.runs[0].config))) for group in groups]
     found: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for config in configs for name in config):
         having = [(group, config[name]) for group, config in zip(groups, configs, strict=True) if name in config]

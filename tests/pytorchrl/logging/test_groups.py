@@ -30,6 +30,15 @@ def test_runs_that_differ_only_in_seed_and_logging_form_one_group() -> None:
     assert members([one, other, two, reordered]) == [[one, two, reordered], [other]]
 
 
+def test_callbacks_that_only_measure_and_save_do_not_divide_runs() -> None:
+    def called(name: str) -> dict[str, Any]:
+        return {"name": name, "hyper_parameters": {"every": 100}}
+
+    callbacks = [[], [called("TDError"), called("SavePolicies")], [called("ResetNetworks")], [called("OfAUser")]]
+    groups = grouped([run(composition(seed=seed, callbacks=one)) for seed, one in enumerate(callbacks)])
+    assert [len(group.runs) for group in groups] == [2, 1, 1]
+
+
 def test_runs_of_unknown_composition_are_not_grouped() -> None:
     one, two = run({}, "1"), run({}, "2")
     assert members([one, two]) == [[one], [two]]
