@@ -23,7 +23,13 @@ from pytorchrl.agent.global_generators import seeded
 from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.run_folder import RunFolder
-from pytorchrl.experiments.runs.user_modules import factory_function, function_named, is_imported, missing_modules_named
+from pytorchrl.experiments.runs.user_modules import (
+    factory_function,
+    function_named,
+    is_defined_function,
+    is_imported,
+    missing_modules_named,
+)
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.dataset_factory import from_dataset
 from pytorchrl.scheme.distributed import RayScheme
@@ -31,6 +37,7 @@ from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.hogwild import HogwildScheme
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.factory import Component, Factory, make_factory
+from storages.component.schedule import FunctionSchedule
 from storages.component.setting import Setting, is_callable
 from storages.errors import DatasetError
 from storages.names_on_demand import read_names
@@ -371,11 +378,32 @@ def made_of(config: Any) -> Any:
         return functools.partial(maker, **config["arguments"]) if "arguments" in config else maker
     if set(config) != {"name", "hyper_parameters"}:
         return {key: made_of(value) for key, value in config.items()}
+    _refuse_functions_of_schedules(config)
     hyper_parameters = {name: made_of(value) for name, value in config["hyper_parameters"].items()}
     cls = class_named(config["name"])
     if issubclass(cls, Component):
         return make_factory(cls, (), hyper_parameters)
     return cls(**hyper_parameters)
+
+
+def _is_function_schedule(config: Any) -> bool:
+    return isinstance(config, Mapping) and config.get("name") == FunctionSchedule.__name__
+
+
+def _refuse_functions_of_schedules(config: Mapping[str, Any]) -> None:
+    """Refuse a schedule of a function, imported or not: no function is called because a file names it.
+
+    Raises:
+        CompositionError: the message names the hyper-parameter.
+    """
+    for name, value in config["hyper_parameters"].items():
+        function = value["hyper_parameters"].get("function") if _is_function_schedule(value) else None
+        if is_callable(function):
+            raise CompositionError(
+                f"{name} of {config['name']} is a FunctionSchedule of {function['callable']}, which a run folder cannot "
+                f"make again, even where it is imported, as no function is called because a file names it; "
+                f"go on with the same train command, or {_IN_A_SCRIPT}. A schedule class of your own can be saved, as can LinearSchedule and its like"
+            )
 
 
 def _maker_named(name: str) -> Any:
@@ -391,7 +419,7 @@ def _maker_named(name: str) -> Any:
         )
     if (maker := factory_function(name)) is not None:
         return maker
-    if function_named(name) is not None:
+    if function_named(name) is not None or is_defined_function(name):
         raise CompositionError(
             f"the run was composed with the function {name}, which a run's configuration may not name unless it is "
             f"annotated to return an environment, wrapper or network, such as -> torch.nn.Module; go on with the same "
@@ -406,16 +434,28 @@ def acting_algorithm_of(config: Mapping[str, Any]) -> Factory[Algorithm]:
     if not issubclass(cls, Algorithm):
         raise CompositionError(f"the run was composed with {cls.__name__}, which is no algorithm")
     hyper_parameters = {
-        name: _left_out if name in cls.called_in_training else made_of(value)
+        name: _left_out if name in cls.called_in_training else made_of(_without_functions(value, name))
         for name, value in config["hyper_parameters"].items()
     }
     return make_factory(cls, (), hyper_parameters)
 
 
+def _without_functions(config: Any, name: str) -> Any:
+    """Replace schedules of functions in the configuration of a hyper-parameter by what greedy actions need of them."""
+    if _is_function_schedule(config):
+        low, high = (config["hyper_parameters"][bound] for bound in ("low", "high"))
+        # Learning rates are read while an algorithm is made; nothing is learnt with them.
+        is_rate = name == "lr" or name.startswith("lr_") or name.endswith("_rate")
+        return high if is_rate else FunctionSchedule(_left_out, low, high)
+    if isinstance(config, Mapping):
+        return {key: _without_functions(value, key) for key, value in config.items()}
+    return [_without_functions(value, name) for value in config] if isinstance(config, list) else config
+
+
 def _left_out(*_: Any) -> Any:
     raise CompositionError(
-        "the algorithm was loaded to act greedily, without the functions that training calls, such as an expert; to "
-        "train or to explore, make the scheme in a script"
+        "the algorithm was loaded to act greedily, without the functions that training calls, such as an expert or a "
+        "schedule; to train, make the scheme in a script, and to explore, give algo_factory to load_policy"
     )
 
 

@@ -16,6 +16,7 @@ from pytorchrl.experiments.runs.composition import WRITE_FILES, is_ours
 from pytorchrl.experiments.runs.user_modules import is_maker, modules_to_import
 from pytorchrl.scheme.dataset_factory import DatasetFactory
 from storages.component.factory import Factory
+from storages.component.schedule import FunctionSchedule
 from storages.component.setting import Configured, is_callable, plain
 
 
@@ -77,7 +78,8 @@ def _code_of_loading(folder: Path, algorithm: Factory[Any], actor: Factory[Any])
     acting = {name: value for name, value in algorithm.hyper_parameters.items() if name not in training}
     parts = {"algo_factory": acting, "actor_factory": actor.hyper_parameters}
     functions = {
-        name: [found for one in _parts_of(each) if (found := _function_of(one))] for name, each in parts.items()
+        name: [found for one in _parts_of(each, acting=True) if (found := _function_of(one))]
+        for name, each in parts.items()
     }
     given = [name for name, each in functions.items() if modules_to_import(one.module for one in each) is None]
     return f"prl.load_policy({', '.join([repr(str(folder)), *(f'{name}={name}' for name in given)])})"
@@ -176,8 +178,15 @@ def _function_of(part: Any) -> OwnPart | None:
     return OwnPart(name.replace("<lambda>", "a lambda"), module)
 
 
-def _parts_of(value: Any) -> Iterator[Any]:
-    """Yield a value and all factories, settings and plain values that it contains."""
+def _parts_of(value: Any, *, acting: bool = False) -> Iterator[Any]:
+    """Yield a value and all factories, settings and plain values that it contains.
+
+    Args:
+        value: of a composition.
+        acting: leave out schedules of functions, which greedy actions do not need.
+    """
+    if acting and isinstance(value, FunctionSchedule):
+        return
     if isinstance(value, Configured):
         yield value
         value = value.hyper_parameters
@@ -185,7 +194,7 @@ def _parts_of(value: Any) -> Iterator[Any]:
         value = list(value.values())
     if isinstance(value, list | tuple):
         for item in value:
-            yield from _parts_of(item)
+            yield from _parts_of(item, acting=acting)
     else:
         yield value
 

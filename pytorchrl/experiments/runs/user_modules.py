@@ -88,6 +88,12 @@ def function_named(name: str) -> Callable[..., Any] | None:
     return function
 
 
+def is_defined_function(name: str) -> bool:
+    """Whether a file of the user's that the process has imported defines a function of that name, for messages."""
+    modules = [module for module in list(sys.modules.values()) if isinstance(vars(module).get(name), FunctionType)]
+    return any(_is_own_file(module) for module in modules)
+
+
 def _maker_of_the_run(name: str) -> Any:
     """Return what :func:`factory_function` does from the run's modules, if the process has imported them; else None."""
     named = _of_run.get()

@@ -411,6 +411,52 @@ def test_a_policy_of_a_class_of_a_script_is_loaded_with_its_factory(tmp_path: Pa
     assert policy(np.zeros(4, np.float32)) in (0, 1)
 
 
+def halved(progress: float) -> float:
+    return 1e-3 if progress < 0.5 else 5e-4
+
+
+def test_a_policy_whose_learning_rate_was_a_function_is_loaded_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rate, epsilon = prl.FunctionSchedule(halved, 0.0, 1e-3), prl.FunctionSchedule(halved, 0.0, 1.0)
+    algorithm = prl.DQN.create_factory(start_steps=10, test_every=0, lr=rate, epsilon=epsilon)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))
+    scheme = prl.Scheme(
+        algorithm, actor, prl.ReplayBuffer.create_factory(size=100), prl.VecEnv.create_factory("CartPole-v1")
+    )
+    with prl.Learner(scheme, target_steps=20, log_dir=tmp_path / "run") as learner:
+        learner.run()
+    assert f"prl.load_policy({str(tmp_path / 'run')!r})" in capsys.readouterr().out
+    seen = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    expected = TrainedPolicy(learner.scheme.algorithm)(seen)
+    policy = prl.load_policy(tmp_path / "run")
+    np.testing.assert_array_equal(policy(seen), expected)
+    with pytest.raises(prl.CompositionError, match="to explore, give algo_factory to load_policy"):
+        policy(seen, deterministic=False)
+    given = prl.load_policy(tmp_path / "run", algo_factory=algorithm)
+    np.testing.assert_array_equal(given(seen), expected)
+
+
+def test_resuming_a_run_whose_learning_rate_is_a_function_names_it_and_the_way_out(tmp_path: Path) -> None:
+    def scheme() -> prl.Scheme:
+        return prl.Scheme(
+            prl.DQN.create_factory(start_steps=10, test_every=0, lr=prl.FunctionSchedule(halved, 0.0, 1e-3)),
+            prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+            prl.ReplayBuffer.create_factory(size=100),
+            prl.VecEnv.create_factory("CartPole-v1"),
+        )
+
+    with prl.Learner(scheme(), target_steps=20, log_dir=tmp_path / "run") as learner:
+        learner.run()
+    with pytest.raises(prl.CompositionError, match=r"lr of DQN is a FunctionSchedule of halved") as raised:
+        prl.Learner.resume(tmp_path / "run", target_steps=30)
+    assert "Learner.resume(log_dir, scheme=scheme)" in str(raised.value)
+    assert "import the module" not in str(raised.value)
+    with prl.Learner.resume(tmp_path / "run", scheme=scheme(), target_steps=30) as learner:
+        learner.run()
+    assert learner.scheme.steps == 30
+
+
 class OwnNetwork(nn.Module):
     def __init__(self, space: gym.Space[Any]) -> None:
         super().__init__()
