@@ -398,11 +398,12 @@ def _refuse_functions_of_schedules(config: Mapping[str, Any]) -> None:
     """
     for name, value in config["hyper_parameters"].items():
         function = value["hyper_parameters"].get("function") if _is_function_schedule(value) else None
-        if is_callable(function):
+        if isinstance(function, Mapping) and is_callable(function):
             raise CompositionError(
-                f"{name} of {config['name']} is a FunctionSchedule of {function['callable']}, which a run folder cannot "
-                f"make again, even where it is imported, as no function is called because a file names it; "
-                f"go on with the same train command, or {_IN_A_SCRIPT}. A schedule class of your own can be saved, as can LinearSchedule and its like"
+                f"{name} of {config['name']} is a FunctionSchedule of {function['callable']}, which a run folder "
+                f"cannot make again, imported or not, as no function is called because a file names it; go on with the same "
+                f"train command, or {_IN_A_SCRIPT}. A schedule of a class of your own can be saved, as LinearSchedule "
+                f"can"
             )
 
 

@@ -41,7 +41,7 @@ def test_a_run_with_a_function_as_a_schedule_is_resumed_with_its_scheme(tmp_path
     first.close()
     with pytest.raises(
         prl.CompositionError,
-        match=r"composed with <lambda>, which a run folder cannot name; .*resume\(log_dir, scheme=",
+        match=r"lr of DQN is a FunctionSchedule of <lambda>, which a run folder cannot make .*resume\(log_dir, scheme=",
     ):
         prl.Learner.resume(tmp_path / "parts")
     resumed = prl.Learner.resume(tmp_path / "parts", scheme=scheme())
