@@ -29,6 +29,7 @@ PACKAGES = {
     "atari_envs": ("ale_py",),
     "MinAtar": ("minatar",),
     "--trials": ("optuna",),
+    "import optuna": ("optuna",),
     "onnxruntime": ("onnx", "onnxscript", "onnxruntime"),
     "stable_baselines3": ("stable_baselines3",),
     "VecVideoRecorder": ("moviepy",),

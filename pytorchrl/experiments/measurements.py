@@ -42,6 +42,8 @@ class Measurements:
         """Metrics of training since the last record."""
         self.latest: dict[str, float] = {}
         """Latest value of each metric, and "steps" and "seconds"."""
+        self._nan = set[str]()
+        """Metrics of a user's that were NaN, of which a warning was printed."""
         self._logged = (0, 0.0)
         """Steps and seconds at the last record of training metrics."""
 
@@ -80,6 +82,12 @@ class Measurements:
                 raise ValueError(f"Learner.log: the run itself logs {name!r}; choose another name")
             if not isinstance(value, int | float | np.number):
                 raise ValueError(f"Learner.log: {name!r} must be a number, got {value!r}{self._for_others}")
+            if np.isnan(value) and name not in self._nan:
+                self._nan.add(name)
+                tell(
+                    f"Warning: {name!r} was logged as NaN at {steps:,} steps, as the mean of no values is. A callback "
+                    f"finds a rollout in the storage in on_rollout, before the updates, and none in on_step."
+                )
         self.write(steps, seconds, metrics)
 
     def write_training(self, steps: int, seconds: float) -> None:

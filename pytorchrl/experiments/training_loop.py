@@ -128,6 +128,8 @@ class TrainingLoop:
         self._measurements.training.add_episodes(episodes, scheme.take_shaped_returns())
         if episodes:
             self._callbacks.call("on_episodes", self._run, episodes)
+        if phases_due:
+            self._callbacks.call("on_rollout", self._run)
         return True
 
     def _update(self) -> None:

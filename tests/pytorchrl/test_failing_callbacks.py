@@ -24,6 +24,9 @@ class FailsOnce(prl.Callback):
     def on_episodes(self, learner: Any, episodes: Any) -> None:
         self._count("on_episodes")
 
+    def on_rollout(self, learner: Any) -> None:
+        self._count("on_rollout")
+
     def on_step_begin(self, learner: Any) -> None:
         self._count("on_step_begin")
 
@@ -46,7 +49,7 @@ def evaluated_at(learner: prl.Learner) -> list[float]:
 
 @pytest.mark.quick_share(0.4)
 @pytest.mark.parametrize("make", [ppo_scheme, dqn_scheme])
-@pytest.mark.parametrize("method", ["on_step_begin", "on_episodes", "on_step", "on_evaluation"])
+@pytest.mark.parametrize("method", ["on_step_begin", "on_episodes", "on_rollout", "on_step", "on_evaluation"])
 def test_a_run_that_a_callback_ended_equals_one_without_an_error_when_it_is_resumed(
     make: Any, method: str, tmp_path: Path
 ) -> None:

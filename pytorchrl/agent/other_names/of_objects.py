@@ -39,7 +39,13 @@ LEARNER_METHODS: Mapping[str, str] = {
     **_all("test eval", "learner.evaluate(episodes=10) runs test episodes"),
     **_all("algorithm agent model", "learner.scheme.algorithm is the algorithm, learner.scheme.actor has its networks"),
     **_all("actor networks", "learner.scheme.actor has the networks"),
-    **_all("storage buffer replay_buffer memory rollout_buffer", "learner.scheme.storage is the storage"),
+    **_all("storage buffer replay_buffer memory", "learner.scheme.storage is the storage"),
+    **_all(
+        "rollout_buffer",
+        "learner.scheme.storage is the storage, which holds the rollout in on_rollout(self, learner) of a callback, "
+        "before the updates",
+    ),
+    **_all("locals", "on_rollout(self, learner) of a prl.Callback finds the rollout in learner.scheme.storage"),
     **_all("env envs environment get_env", "learner.scheme.envs are the environments"),
     **_all("set_env", _ENVIRONMENTS),
     **_all("collect collect_rollouts", "learner.step() collects until an update is due, and makes it"),
@@ -106,6 +112,29 @@ POLICY_METHODS: Mapping[str, str] = {
     ),
     **_all("env envs get_env set_env", "a policy has no environment; action = policy(observation) acts in any"),
 }
+_ARGUMENT = "learner is the first argument of each method"
+_ROLLOUT = (
+    "rollout = learner.scheme.storage.get_data_slice(0, learner.scheme.storage.size) in on_rollout(self, learner), "
+    "before the updates; it has the fields (steps, E, ...), such as rollout[prl.OBS2], the next observations. In "
+    "on_step, after the updates, the storage of a rollout is empty"
+)
+_INFOS = "on_episodes gets the numbers of last infos that episode_infos of prl.VecEnv names; a wrapper sees all infos"
+CALLBACK_ATTRIBUTES: Mapping[str, str] = {
+    **_all("locals globals rollout_buffer", f"{_ROLLOUT}; {_INFOS}"),
+    **_all("infos", _INFOS),
+    **_all("logger", f"{_LOG}, where {_ARGUMENT}"),
+    **_all("model algorithm trainer", f"learner.scheme.algorithm is the algorithm, where {_ARGUMENT}"),
+    **_all("learner run", _ARGUMENT),
+    **_all("num_timesteps n_calls total_timesteps", f"{_STEPS}, where {_ARGUMENT}"),
+    **_all("training_env eval_env envs env", f"learner.scheme.envs are the environments, where {_ARGUMENT}"),
+    **_all(
+        "best_mean_reward last_mean_reward evaluations_results",
+        'on_evaluation(self, learner, evaluation) gets evaluation.mean_return; learner.get_metrics()["test/return"]',
+    ),
+    **_all("is_pruned", "pruned of prl.PruneTrial says it: if callback.pruned: raise optuna.TrialPruned()"),
+    **_all("verbose", "learner.run(progress=False) prints nothing"),
+}
+"""Of callbacks, in their methods."""
 AGENT_METHODS: Mapping[str, str] = {
     **_all("learn train fit run update", "agent.observe(...) tells what came of an action, and learns"),
     **_all("predict get_action select_action choose_action batch_act", "action = agent.act(observation)"),

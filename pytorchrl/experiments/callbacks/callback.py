@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
-from pytorchrl.agent.other_names import CALLBACK_NAMES
+from pytorchrl.agent.other_names import CALLBACK_ATTRIBUTES, CALLBACK_NAMES
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.evaluation import Evaluation
 from pytorchrl.scheme.scheme import Scheme
+from storages.component.other_names import refuse_attribute
 from storages.component.setting import Setting
 
 if TYPE_CHECKING:
@@ -61,16 +62,25 @@ class TrainingRun(Protocol):
         """Whether the run was asked to stop."""
 
 
+_AFTER_COLLECTION = (
+    "on_rollout(self, learner), before the updates, where the storage of an on-policy algorithm holds the rollout: "
+    "learner.scheme.storage.get_data_slice(0, learner.scheme.storage.size). on_step(self, learner) is after them, "
+    "where it is empty"
+)
 _OF_STABLE_BASELINES3 = {
-    "_on_step": "on_step(self, learner)",
+    "_on_step": (
+        "on_step(self, learner), after a phase of collection and its updates rather than each step; "
+        "on_rollout(self, learner) is before the updates, where the storage of an on-policy algorithm holds the "
+        "rollout, and on_episodes gets episodes as they end"
+    ),
     "_on_training_start": "on_run_begin(self, learner)",
     "on_training_start": "on_run_begin(self, learner)",
     "_on_training_end": "on_run_end(self, learner)",
     "on_training_end": "on_run_end(self, learner)",
     "_on_rollout_start": "on_step_begin(self, learner)",
     "on_rollout_start": "on_step_begin(self, learner)",
-    "_on_rollout_end": "on_step(self, learner), after the updates",
-    "on_rollout_end": "on_step(self, learner), after the updates",
+    "_on_rollout_end": _AFTER_COLLECTION,
+    "on_rollout_end": _AFTER_COLLECTION,
     "_init_callback": "on_run_begin(self, learner)",
 }
 """Methods of callbacks of stable-baselines3, and the events here."""
@@ -96,6 +106,11 @@ class Callback(Setting):
     """
 
     other_names = CALLBACK_NAMES
+
+    if not TYPE_CHECKING:  # for which each name would exist
+
+        def __getattr__(self, name):
+            return refuse_attribute(self, type(self).__name__, name, CALLBACK_ATTRIBUTES)
 
     def __init__(self, *given: Any) -> None:
         if given:
@@ -143,6 +158,14 @@ class Callback(Setting):
 
     def on_episodes(self, learner: Any, episodes: Sequence[Episode]) -> None:
         """Called when training episodes have ended, before the updates that follow."""
+
+    def on_rollout(self, learner: Any) -> None:
+        """Called after steps are collected, before the updates that learn from them.
+
+        The storage of an on-policy algorithm holds the whole rollout then, without advantages and returns, which the
+        updates compute: ``learner.scheme.storage.get_data_slice(0, learner.scheme.storage.size)``. In ``on_step`` it is
+        empty. Where no update is due, as at the end of a run, it is not called.
+        """
 
     def on_update(self, learner: Any, metrics: Mapping[str, Any]) -> None:
         """Called after an update, with the metrics of the algorithm and the storage; values may be tensors.

@@ -401,9 +401,9 @@ def _refuse_functions_of_schedules(config: Mapping[str, Any]) -> None:
         if isinstance(function, Mapping) and is_callable(function):
             raise CompositionError(
                 f"{name} of {config['name']} is a FunctionSchedule of {function['callable']}, which a run folder "
-                f"cannot make again, imported or not, as no function is called because a file names it; go on with the same "
-                f"train command, or {_IN_A_SCRIPT}. A schedule of a class of your own can be saved, as LinearSchedule "
-                f"can"
+                f"cannot make again, imported or not, as no function is called because a file names it; go on with the "
+                f"same train command, or {_IN_A_SCRIPT}. A schedule of a class of your own can be saved, as "
+                f"LinearSchedule can"
             )
 
 

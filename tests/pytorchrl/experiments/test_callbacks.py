@@ -468,13 +468,74 @@ def test_a_method_of_no_event_is_refused_with_the_event_that_may_be_meant() -> N
     [
         ("_on_step", "on_step"),
         ("_on_training_start", "on_run_begin"),
-        ("_on_rollout_end", "on_step"),
+        ("_on_rollout_end", "on_rollout"),
         ("on_training_end", "on_run_end"),
     ],
 )
 def test_methods_of_callbacks_of_stable_baselines3_are_refused_with_ours(name: str, here: str) -> None:
     with pytest.raises(TypeError, match=rf"Own\.{name} would never be called: here it is {here}\(self, learner\)"):
         type("Own", (prl.Callback,), {name: lambda self: True})
+
+
+class LooksAtRollouts(prl.Callback):
+    """Notes the rewards in the storage before and after the updates, and the updates made until then."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.seen: list[tuple[int, int, float]] = []
+        self.left: list[int] = []
+
+    def on_rollout(self, learner: prl.Learner) -> None:
+        storage = learner.scheme.storage
+        rewards = storage.get_data_slice(0, storage.size)[prl.REW]
+        self.seen.append((learner.scheme.steps, learner.scheme.algorithm.updates, float(rewards.sum())))
+
+    def on_step(self, learner: prl.Learner) -> None:
+        self.left.append(len(learner.scheme.storage))
+
+
+def test_a_callback_sees_the_whole_rollout_before_the_updates_and_none_after(tmp_path: Path) -> None:
+    scheme = prl.Scheme(
+        prl.PPO.create_factory(num_epochs=1, num_mini_batch=4, test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(4,)),
+        prl.GAEBuffer.create_factory(size=16),
+        CARTPOLE,
+    )
+    looks = LooksAtRollouts()
+    with prl.Learner(scheme, 64, tmp_path / "run", callbacks=[looks]) as learner:
+        learner.run()
+    # CartPole pays 1 for each of the 16 steps of 2 environments.
+    assert looks.seen == [(32, 0, 32.0), (64, 4, 32.0)]
+    assert looks.left == [0, 0]
+
+
+def test_a_callback_that_logs_nan_is_told_so_once_by_the_name_of_the_metric(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def log(learner: prl.Learner) -> None:
+        learner.log({"mine/empty": float("nan"), "mine/full": 1.0})
+
+    with prl.Learner(dqn_scheme(), 100, tmp_path / "run", callbacks=[log]) as learner:
+        learner.run()
+    printed = capsys.readouterr()
+    assert (printed.out + printed.err).count("Warning: 'mine/empty' was logged as NaN at") == 1
+    assert "'mine/full'" not in printed.out + printed.err
+
+
+@pytest.mark.parametrize(
+    ("name", "here"),
+    [
+        ("logger", r"learner\.log\(\{"),
+        ("locals", r"get_data_slice\(0, .* in on_rollout\(self, learner\)"),
+        ("model", r"learner\.scheme\.algorithm"),
+        ("num_timesteps", r"learner\.scheme\.steps"),
+        ("is_pruned", r"if callback\.pruned: raise optuna\.TrialPruned\(\)"),
+    ],
+)
+def test_attributes_of_other_libraries_callbacks_are_answered_with_ours(name: str, here: str) -> None:
+    with pytest.raises(AttributeError, match=rf"'PruneTrial' object has no attribute '{name}': .*{here}"):
+        getattr(prl.PruneTrial(None), name)
+    assert not hasattr(prl.PruneTrial(None), "no_attribute_of_any_library")
 
 
 class AnswersWhetherToGoOn(prl.Callback):
