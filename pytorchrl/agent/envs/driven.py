@@ -11,7 +11,7 @@ from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord, is_numbe
 from pytorchrl.agent.envs.copies.infos import Infos
 from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, space_from_data
-from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.envs.vec_env import VecEnv, with_usual_infos
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
 from storages.component.declared import parameter
 
@@ -47,7 +47,8 @@ class DrivenEnvs(VecEnv):
         self.action_space = space_from_data(self.action_space)
         check_observation_space(self.observation_space, name)
         check_action_space(self.action_space, name)
-        self._told = _Told(self.observation_space, self.action_space, self.num_envs, tuple(self.episode_infos))
+        infos = with_usual_infos(self.episode_infos)
+        self._told = _Told(self.observation_space, self.action_space, self.num_envs, infos)
         self._vector = self._told
         self.is_native = self.is_wrapped = self.skips_steps = False
         self._action_shape = self.num_envs, *(self.action_space.shape or (1,))

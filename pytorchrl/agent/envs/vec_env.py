@@ -81,8 +81,9 @@ class VecEnv(StandaloneComponent, Closing):
         replay_on_resume: False begins new episodes in a resumed run, as for robots, which must not repeat their
             actions.
         episode_infos: keys of numbers in the ``info`` of an episode's last step, as the environment reports them below
-            all wrappers, that are logged with the return where they are present: "train/is_success". A warning names
-            those, other than the default ones, that the first episode to end does not report.
+            all wrappers, that are logged with the return: "train/distance". Those of the default are logged in any case
+            where they are present; an empty list logs none. A warning names those, other than the default ones, that
+            the first episode to end does not report.
 
     Raises:
         InvalidEnvironmentError: the environment breaks gymnasium's interface; what it returns is checked in its first
@@ -111,18 +112,17 @@ class VecEnv(StandaloneComponent, Closing):
     def build(self) -> None:
         """Make the environments; hyper-parameters are set already."""
         name, kwargs, wrappers = type(self).__name__, dict(self.env_kwargs or {}), self.wrappers
+        infos = with_usual_infos(self.episode_infos)
         self.is_native = is_native(self.env, self.vectorization_mode, self.backend)
         """Whether it is a native vector environment, rather than copies."""
         if self.is_native:
             made, frames = make_native(self.env, self.num_envs, self.backend, kwargs)
             self._vector: Vector = Native(
-                made, self.num_envs, lambda envs: wrap_native(envs, wrappers), frames, self.episode_infos, name
+                made, self.num_envs, lambda envs: wrap_native(envs, wrappers), frames, infos, name
             )
         else:
             one: Any = self.env
-            self._vector = Copies(
-                one, self.num_envs, self.mode, wrappers, kwargs, self.replay_on_resume, self.episode_infos, name
-            )
+            self._vector = Copies(one, self.num_envs, self.mode, wrappers, kwargs, self.replay_on_resume, infos, name)
         self.is_wrapped = bool(wrappers)
         """Whether there are wrappers, which may change rewards and cut episodes."""
         self.observation_space = self._vector.observation_space
@@ -300,6 +300,11 @@ _INTEGERS = frozenset(
     ]
 )
 """Dtypes of actions that are not real numbers."""
+
+
+def with_usual_infos(episode_infos: Sequence[str]) -> tuple[str, ...]:
+    """Return the infos that are logged: those given and the usual ones; none where none are given."""
+    return tuple(dict.fromkeys((*USUAL_INFOS, *episode_infos))) if episode_infos else ()
 
 
 def _asked_for(episode_infos: Sequence[str]) -> frozenset[str]:

@@ -119,6 +119,7 @@ ENVIRONMENT_NAMES: OtherNames = {
     **each("max_episode_steps", {"env_kwargs": 'env_kwargs={"max_episode_steps": 500}'}),
     **each("render_mode", {"env_kwargs": 'env_kwargs={"render_mode": "rgb_array"}'}),
     **each("monitor_dir", {"": "no setting: learners log the returns of all episodes"}),
+    **each("info_keywords monitor_kwargs", {"episode_infos": 'episode_infos=("distance",), beside the usual ones'}),
     **each("autoreset_mode", {"": "no setting: copies are reset in the step in which their episode ends"}),
 }
 """Of vector environments."""

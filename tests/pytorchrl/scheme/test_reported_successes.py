@@ -122,3 +122,24 @@ def test_a_name_that_no_episode_reports_is_named_by_native_environments_too(vect
 def test_usual_names_may_be_absent_beside_a_name_that_is_reported() -> None:
     with prl.VecEnv.create_factory(Reporting, episode_infos=("is_success", "success", "score"))() as vector:
         steps_until_an_episode_ends(vector)
+
+
+@pytest.mark.parametrize(
+    ("asked", "logged"),
+    [(("rare",), {"is_success", "score", "rare"}), ((), set()), (("score",), {"is_success", "score"})],
+)
+def test_infos_that_are_named_are_logged_beside_the_usual_ones(asked: Any, logged: set[str]) -> None:
+    class AlwaysRare(Reporting):
+        def step(self, action: Any) -> Any:
+            *others, info = super().step(action)
+            return *others, info | {"rare": 1}
+
+    with prl.VecEnv.create_factory(AlwaysRare, episode_infos=asked)() as vector:
+        steps_until_an_episode_ends(vector)
+        assert set(vector.finished_episodes[0].reported) == logged
+
+
+def test_keywords_of_a_monitor_are_answered_with_the_infos_to_log() -> None:
+    for name in ("info_keywords", "monitor_kwargs"):
+        with pytest.raises(TypeError, match=rf"'{name}'; here it is episode_infos="):
+            prl.VecEnv.create_factory("CartPole-v1", **{name: ("distance",)})
