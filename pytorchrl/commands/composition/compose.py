@@ -177,9 +177,11 @@ def _unknown_arguments(unknown: Mapping[str, Any], given: Mapping[str, Any], cla
         if hint:
             hints[name] = hint
     said = [hint if len(unknown) == 1 else f"{name}: {hint}" for name, hint in hints.items()]
-    if of_parts or not said:
-        example = of_parts or {"algorithm": {"lr": "0.001"}}
-        call = [_argument(part, given[part], example.get(part, {}), classes[part]) for part in classes]
+    if not (of_parts or said):
+        names = [name for name, one in known.items() if one.kind is not one.VAR_KEYWORD]
+        said.append(f"there are {', '.join(names)}, and hyper-parameters of a part in a dict of it")
+    if of_parts:
+        call = [_argument(part, given[part], of_parts.get(part, {}), classes[part]) for part in classes]
         said.append(
             f"hyper-parameters are given in a dict of their part, which keeps those of a preset: "
             f"prl.compose({', '.join(filter(None, call))})"

@@ -3,6 +3,7 @@
 import ast
 import collections.abc
 import difflib
+import functools
 import inspect
 import itertools
 import re
@@ -17,6 +18,7 @@ from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.agent.envs.games.atari_envs import preprocessed
+from pytorchrl.agent.other_names.items import answers
 from pytorchrl.experiments.runs.composition import class_named, is_ours
 from pytorchrl.experiments.runs.user_modules import factory_function, function_named
 from pytorchrl.scheme import Scheme
@@ -151,13 +153,20 @@ def part_named(kind: type[Any], name: str) -> type[Any]:
     found |= {_key(cls.__name__): cls for cls in _concrete(kind)}
     if _key(name) in found:
         return found[_key(name)]
-    near = [found[key].__name__ for key in difflib.get_close_matches(_key(name), found, n=1)]
     # BC is the name of behaviour cloning in papers.
     initials = [each for each in names_of(kind) if _key(_ALL_BUT_INITIALS.sub("", each)) == _key(name)]
-    near = initials or near
+    if not initials and (answer := answers().get(name) or _answers_by_key().get(_key(name))):
+        raise CompositionError(f"there is no {kind.__name__.lower()} {name!r}; {answer}")
+    near = initials or [found[key].__name__ for key in difflib.get_close_matches(_key(name), found, n=1)]
     hint = f"; did you mean {near[0]}?" if near else ""
     names = ", ".join(names_of(kind))
     raise CompositionError(f"there is no {kind.__name__.lower()} {name!r}{hint} (choose from {names})")
+
+
+@functools.cache
+def _answers_by_key() -> Mapping[str, str]:
+    """Return what is here for each name of another library, by its key."""
+    return {_key(name): answer for name, answer in answers().items()}
 
 
 def names_of(kind: type[Any]) -> list[str]:
@@ -286,6 +295,7 @@ def _setting(node: ast.Call, text: str) -> Any:
     if not issubclass(cls, Setting):
         near = difflib.get_close_matches(name, names_of(Setting), n=1)
         hint = f"did you mean {near[0]}?" if near else "--import the module that defines it"
+        hint = answers().get(name, hint)
         raise TextError(f"there is no setting {name!r}, which {text!r} names; {hint}")
     parameters = inspect.signature(cls).parameters
     arguments = [

@@ -169,6 +169,36 @@ def test_unknown_or_incompatible_parts_are_refused_by_name(given: dict[str, obje
         prl.compose(**arguments)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("given", "here"),
+    [
+        ({"storage": "HerReplayBuffer"}, r"that of stable-baselines3 is here prl\.HERBuffer"),
+        ({"algorithm": "MaskablePPO"}, r'prl\.PPO with action_mask="action_mask" of the actor'),
+        ({"algorithm": {"name": "RecurrentPPO"}}, r'prl\.PPO with memory="lstm"'),
+        ({"algorithm": "recurrent_ppo"}, r'prl\.PPO with memory="lstm"'),
+        ({"actor": "MlpPolicy"}, r"prl\.OnPolicyActor\.create_factory\(\)"),
+        ({"algorithm": {"name": "DDPG", "explorer": "NormalActionNoise(0, 0.1)"}}, r"explorer=prl\.GaussianNoise"),
+        ({"env": {"name": "CartPole-v1", "wrappers": ["VecNormalize"]}}, "normalize_observations=True of the actor"),
+        ({"env": {"name": "CartPole-v1", "wrappers": ["NormalizeRewards"]}}, "did you mean 'NormalizeReward'"),
+    ],
+)
+def test_texts_that_name_parts_of_other_libraries_are_answered_as_imports_are(
+    given: dict[str, object], here: str
+) -> None:
+    arguments: dict[str, object] = {"algorithm": "DQN", "env": "CartPole-v1"} | given
+    with pytest.raises(ValueError, match=here) as raised:
+        prl.compose(**arguments)  # type: ignore[arg-type]
+    assert "choose from" not in str(raised.value)
+
+
+def test_an_argument_that_nothing_is_known_of_is_refused_with_those_there_are() -> None:
+    with pytest.raises(
+        TypeError, match="there is no argument flavour; there are algorithm, env, actor, .*, seed"
+    ) as raised:
+        prl.compose("PPO", "CartPole-v1", flavour=1)
+    assert '"lr"' not in str(raised.value)
+
+
 def test_callbacks_of_a_preset_are_named_because_a_scheme_has_none(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ale_py", reason="the package ale-py is not installed")
     prl.compose("BBF", "ALE/Pong-v5", actor={"feature_extractor": "impala_convolutions"}).close()

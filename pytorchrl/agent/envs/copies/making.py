@@ -1,5 +1,6 @@
 """Construction of an environment from an id or a callable, with its wrappers."""
 
+import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from pytorchrl.agent.envs.wrappers.game_wrappers import EpisodicLife, FireOnRese
 from pytorchrl.agent.envs.wrappers.join_actions import JoinActions
 from pytorchrl.agent.envs.wrappers.observation_wrappers import ObserveActionMask, ObservePixels, SelectObservation
 from pytorchrl.agent.envs.wrappers.reward_wrappers import ScaleReward, TerminalReward
+from pytorchrl.agent.other_names.items import answers
 from pytorchrl.version import install_command
 
 _OUR_WRAPPERS: dict[str, Callable[..., gym.Env[Any, Any]]] = {
@@ -102,7 +104,9 @@ def check_wrapper(wrapper: Any, owner: str) -> None:
     name = wrapper if isinstance(wrapper, str) else wrapper[0] if is_named(wrapper) else None
     refuse_normalized_observations(wrapper if name is None else name, owner)
     if name is not None and class_of_wrapper(name) is None:
-        raise ValueError(f"{owner}: wrappers: gymnasium.wrappers has no {name!r}")
+        near = difflib.get_close_matches(name, [*_OUR_WRAPPERS, *gym.wrappers.__all__], n=1)
+        hint = answers().get(name) or (f"did you mean {near[0]!r}?" if near else "")
+        raise ValueError(f"{owner}: wrappers: gymnasium.wrappers has no {name!r}{f'; {hint}' if hint else ''}")
     if name is None and not callable(wrapper):
         raise ValueError(f"{owner}: wrappers: {wrapper!r} is neither a name, a (name, arguments) pair nor a callable")
 
