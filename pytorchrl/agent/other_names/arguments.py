@@ -120,6 +120,11 @@ ENVIRONMENT_NAMES: OtherNames = {
     **each("render_mode", {"env_kwargs": 'env_kwargs={"render_mode": "rgb_array"}'}),
     **each("monitor_dir", {"": "no setting: learners log the returns of all episodes"}),
     **each("info_keywords monitor_kwargs", {"episode_infos": 'episode_infos=("distance",), beside the usual ones'}),
+    **each("norm_obs normalize_observations", {"": "normalize_observations=True of the actor"}),
+    **each(
+        "normalize normalize_rewards norm_reward normalize_reward",
+        {"wrappers": 'wrappers=["NormalizeReward"]; observations by normalize_observations=True of the actor'},
+    ),
     **each("autoreset_mode", {"": "no setting: copies are reset in the step in which their episode ends"}),
 }
 """Of vector environments."""

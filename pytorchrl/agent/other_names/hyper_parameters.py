@@ -85,6 +85,12 @@ _ENVIRONMENTS: OtherNames = {
         "reward_scaler rewards_shaper reward_normalization return_scaling value_preprocessor",
         "normalize_rewards of Scheme",
     ),
+    **_all(
+        "normalize_rewards normalize_reward norm_reward", "normalize_rewards of Scheme, or the wrapper NormalizeReward"
+    ),
+    **_all(
+        "normalize", "normalize_observations of the actor; of rewards normalize_rewards of Scheme, or NormalizeReward"
+    ),
     **_all("action_scaling action_bound_method action_scaler", "no setting: actions are scaled to the bounds of a Box"),
     **_all(
         "timelimit_as_terminal time_limit_bootstrap handle_timeout_termination",
@@ -340,7 +346,10 @@ ACTOR_NAMES: OtherNames = {
     "optimizer_kwargs": {"": "optimizer of the algorithm, such as prl.Adam(eps=1e-5)"},
     "features_extractor": _EXTRACTOR,
     "encoder_factory": _EXTRACTOR,
-    "share_features_extractor": {"shared_body": "shared_body"},
+    "share_features_extractor": {
+        "": "no setting: each network has a feature_extractor of its own; shared_body shares all layers but the heads, "
+        "and excludes per_network"
+    },
     "vf_share_layers": {"shared_body": "shared_body"},
     "use_batch_norm": {"batch_norm": "batch_norm"},
     "dropout_rate": {"dropout": "dropout"},

@@ -8,13 +8,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.agent.envs.games.atari_envs import lost_by_backend
+from pytorchrl.agent.other_names.calls import id_of_environment
 from pytorchrl.commands.composition.data_source import (
     DATA_SETTINGS,
     Data,
@@ -31,8 +32,16 @@ from pytorchrl.commands.composition.description import (
     check_settings,
     merge_descriptions,
     read_yaml,
+    whole_number,
 )
-from pytorchrl.commands.composition.options import PartsParser, add_options, dashed, given_options, parse
+from pytorchrl.commands.composition.options import (
+    PartsParser,
+    add_options,
+    dashed,
+    given_options,
+    hint_of_key,
+    parse,
+)
 from pytorchrl.commands.composition.parts import (
     RunParts,
     actor_for,
@@ -58,7 +67,11 @@ from storages.component.factory import Factory
 from storages.persistent.commits import has_commits
 from storages.storage import Storage
 
-_PROGRAM = "python -m pytorchrl train"
+_USAGES = {
+    "train": "%(prog)s --algorithm NAME --env ID [options]; with a NAME, --help shows its options",
+    "sweep": "%(prog)s --algorithm NAME --env ID --vary NAME VALUES... [options of train]",
+}
+"""By the command that the arguments are of."""
 _FILE_SETTINGS = (
     "seeds",
     "device",
@@ -184,8 +197,12 @@ class DescribedRun:
         return [self.log_dir.name] if self.parent_process is not None else _of_a_wandb_sweep()
 
 
-def described_run(arguments: Sequence[str]) -> DescribedRun:
+def described_run(arguments: Sequence[str], command: Literal["train", "sweep"] = "train") -> DescribedRun:
     """Compose the run that the arguments describe, without making its parts.
+
+    Args:
+        arguments: of the command line.
+        command: whose arguments they are, for messages.
 
     Raises:
         CompositionError: they name a part that does not exist, or leave one out.
@@ -193,16 +210,12 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
         ValueError: a hyper-parameter is not valid.
     """
     # The options of hyper-parameters depend on the classes that are named, which are read first.
-    parser_of_names = _parser(add_help=False)
+    parser_of_names = _parser(command, add_help=False)
     chosen, _ = parser_of_names.parse_known_args([dashed(argument) for argument in arguments])
     import_modules(chosen.imports)
-    file = (
-        {}
-        if chosen.config is None
-        else check_settings(check_description(read_yaml(chosen.config), chosen.config, _FILE_SETTINGS))
-    )
+    file = {} if chosen.config is None else check_settings(_checked_file(read_yaml(chosen.config), chosen))
     description, preset = _describe(chosen, file)
-    parser = _parser(add_help=True)
+    parser = _parser(command, add_help=True)
     if preset.name is not None:
         parser.description = f"{parser.description} The preset {preset.name} is used; --no-preset leaves it out."
     _add_options_of_parts(parser, description)
@@ -262,6 +275,23 @@ class _Preset:
                 f"Not used of the preset: {', '.join(replaced)}, as other settings of the environment are given."
             )
         return said
+
+
+def _checked_file(content: Mapping[str, Any], chosen: argparse.Namespace) -> dict[str, Any]:
+    """Check the content of a configuration file; an unknown key is answered as an unknown option is."""
+    given = content.get("algorithm") if chosen.algorithm is None else chosen.algorithm
+    name = given.get("name") if isinstance(given, Mapping) else given
+    storage = content.get("storage")
+    of_storage = storage if isinstance(storage, Mapping) else {} if storage is None else {"name": storage}
+    parts = {} if not isinstance(name, str) else _classes_of({"algorithm": {"name": name}, "storage": of_storage})
+
+    def hint(key: str) -> str:
+        if id_of_environment(key) is not None:
+            return f"; write env: {key}, with the other settings beside it"
+        known = [f"--{one.replace('_', '-')}" for one in (*KINDS, *_FILE_SETTINGS, "steps")]
+        return hint_of_key(key, known, parts)
+
+    return check_description(content, chosen.config, _FILE_SETTINGS, hint)
 
 
 def _describe(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dict[str, Any], _Preset]:
@@ -360,10 +390,10 @@ def _with_arguments(name: Any) -> str:
     return f"; write {shlex.quote(f'{name}(...)' if needs_some else f'{name}()')}"
 
 
-def _parser(add_help: bool) -> PartsParser:
+def _parser(command: str, add_help: bool) -> PartsParser:
     parser = PartsParser(
-        _PROGRAM,
-        usage="%(prog)s --algorithm NAME --env ID [options]; with a NAME, --help shows its options",
+        f"python -m pytorchrl {command}",
+        usage=_USAGES[command],
         description="Compose a run from classes given by name, and train it with one or more seeds.",
         epilog=_EPILOG,
         add_help=add_help,
@@ -378,7 +408,10 @@ def _parser(add_help: bool) -> PartsParser:
         "--actor", metavar="NAME", help=f"{', '.join(names_of(Actor))} (default: one that suits the storage)"
     )
     parser.add_argument(
-        "--steps", type=int, metavar="INT", help="environment steps to train for; updates where no steps are collected"
+        "--steps",
+        type=whole_number,
+        metavar="INT",
+        help="environment steps to train for; updates where no steps are collected",
     )
     parser.add_argument("--num-envs", type=int, metavar="INT", help="copies of the environment")
     parser.add_argument(
@@ -397,7 +430,7 @@ def _parser(add_help: bool) -> PartsParser:
     parser.add_argument(
         "--log-to", nargs="*", metavar="DESTINATION", help=f"{', '.join(LOGGERS)}, or 'Wandb(project=\"paper\")'"
     )
-    parser.add_argument("--checkpoint-every", type=int, metavar="INT", help="steps between checkpoints")
+    parser.add_argument("--checkpoint-every", type=whole_number, metavar="INT", help="steps between checkpoints")
     parser.add_argument(
         "--callbacks", nargs="+", metavar="CALLBACK", help="such as 'RecordVideos()' 'StopAtReturn(475)'; see the docs"
     )
@@ -443,16 +476,20 @@ def _add_options_of_parts(parser: PartsParser, description: Mapping[str, Any]) -
     """Add the options of the chosen classes; none without an algorithm."""
     if description["algorithm"].get("name") is None:
         return
+    for kind, cls in _classes_of(description).items():
+        add_options(parser, kind, cls, but=("env",) if kind == "env" else (), values=description[kind])
+
+
+def _classes_of(description: Mapping[str, Any]) -> dict[str, type[Any]]:
+    """Return the classes of the parts of a description that names an algorithm."""
     algorithm = part_named(Algorithm, description["algorithm"]["name"])
-    storage, actor = storage_class(description, algorithm), description["actor"].get("name")
-    classes: dict[str, type[Any]] = {
+    storage, actor = storage_class(description, algorithm), description.get("actor", {}).get("name")
+    return {
         "algorithm": algorithm,
         "actor": actor_for(storage) if actor is None else part_named(Actor, actor),
         "storage": storage,
         "env": VecEnv,
     }
-    for kind, cls in classes.items():
-        add_options(parser, kind, cls, but=("env",) if kind == "env" else (), values=description[kind])
 
 
 def _of_a_wandb_sweep() -> list[str]:

@@ -1,5 +1,6 @@
 """Descriptions of runs by names and values: configuration files, and checks of what they say."""
 
+import argparse
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +23,33 @@ _Check = tuple[Callable[[Any], bool], str]
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 1
+
+
+def whole_number(text: str) -> int:
+    """Return the whole number that a text means, such as "4000" or "4e3".
+
+    Raises:
+        ArgumentTypeError: it means none.
+    """
+    try:
+        # Not by way of a float, which has fewer digits.
+        return int(text) if text.strip().lstrip("+-").isdigit() else _whole(float(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+
+
+def _whole(number: float) -> int:
+    if not number.is_integer():
+        raise ValueError(f"{number} is no whole number")
+    return int(number)
+
+
+def _as_whole_number(value: Any) -> Any:
+    """Return the whole number that a value means; YAML reads 4e3 as a text, and 4.0e+3 as a float; else the value."""
+    try:
+        return whole_number(str(value)) if isinstance(value, float | str) else value
+    except argparse.ArgumentTypeError:
+        return value
 
 
 def _is_text(value: Any) -> bool:
@@ -88,13 +116,16 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-def check_description(description: Mapping[str, Any], path: Path, further: tuple[str, ...]) -> dict[str, Any]:
+def check_description(
+    description: Mapping[str, Any], path: Path, further: tuple[str, ...], hint: Callable[[str], str] = lambda _: ""
+) -> dict[str, Any]:
     """Check the description in a configuration file, and return it with each part as a mapping.
 
     Args:
         description: the content of the file.
         path: of the file, for errors.
         further: names of other settings that are allowed.
+        hint: returns what is said of an unknown key, such as the right one, after its name.
 
     Raises:
         CompositionError: a name is unknown, or a part is neither a name nor a mapping.
@@ -102,7 +133,9 @@ def check_description(description: Mapping[str, Any], path: Path, further: tuple
     known = (*KINDS, *_SETTINGS, *further)
     for name in description:
         if name not in known:
-            raise CompositionError(f"{path}: unknown key {name!r}; choose from {', '.join(known)}")
+            said = hint(str(name))
+            choose = " Choose" if said.endswith("?") else "; choose"
+            raise CompositionError(f"{path}: unknown key {name!r}{said}{choose} from {', '.join(known)}")
     parts = {}
     for kind in KINDS:
         part = description.get(kind, {})
@@ -130,6 +163,8 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             is_good = all(map(fits, items))
         elif name in _CHECKS:
             fits, wanted = _CHECKS[name]
+            if fits is _is_count:
+                checked[name] = value = _as_whole_number(value)
             is_good = fits(value)
         else:
             continue

@@ -161,6 +161,7 @@ _OPTIONS: Mapping[str, str] = {
     "device of Scheme": "--device",
     "target_steps of Learner": "--steps",
     "log_to of Learner": "--log-to",
+    "normalize_rewards of Scheme": "--env.wrappers=NormalizeReward",
 }
 """Options of settings that are not hyper-parameters of the algorithm, the actor or the storage."""
 _ELSEWHERE: Mapping[str, str] = {
@@ -181,7 +182,26 @@ _ELSEWHERE: Mapping[str, str] = {
     "eval_episodes": "--algorithm.num-test-episodes",
     "n_eval_episodes": "--algorithm.num-test-episodes",
     "save_freq": "--checkpoint-every",
-    "normalize_rewards": "--env.wrappers \"['NormalizeReward']\"; normalize_rewards is an argument of prl.Scheme",
+    "normalize_rewards": "--env.wrappers=NormalizeReward; normalize_rewards is an argument of prl.Scheme",
+    "norm_reward": "--env.wrappers=NormalizeReward",
+    "normalize": "--actor.normalize-observations=true, and for rewards --env.wrappers=NormalizeReward",
+    "n_timesteps": "--steps",
+    "total_timesteps": "--steps",
+    "hyperparams": "an option of each, such as --algorithm.gamma=0.99",
+    "hyperparameters": "an option of each, such as --algorithm.gamma=0.99",
+    "optimize": "python -m pytorchrl sweep --vary algorithm.lr 1e-5..1e-2:log --trials 20",
+    "optimize_hyperparameters": "python -m pytorchrl sweep --vary algorithm.lr 1e-5..1e-2:log --trials 20",
+    "n_trials": "--trials of python -m pytorchrl sweep",
+    "trials": "--trials of python -m pytorchrl sweep",
+    "n_jobs": "--processes of python -m pytorchrl sweep",
+    "conf_file": "--config",
+    "yaml_file": "--config",
+    "env_wrapper": "--env.wrappers",
+    "vec_env": "--env.mode=async, for copies in processes",
+    "vec_env_wrapper": "--env.wrappers",
+    "frame_stack": "--env.wrappers=\"('FrameStackObservation',{'stack_size':4})\"",
+    "policy_kwargs": "an option of each, such as --actor.hidden-sizes=64,64",
+    "trained_agent": "--from, for the weights of another run",
     "resume": "--from, for the weights of another run; the same command as before continues a run",
 }
 """Options of other libraries' commands, and those here."""
@@ -213,6 +233,32 @@ def unknown_option(option: str, known: Sequence[str], parts: Mapping[str, type[A
         near = difflib.get_close_matches(name, by_name, 1, NEAREST)
         hint = f"; did you mean {by_name[near[0]]}?" if near else ""
     return f"there is no option {option}{hint}"
+
+
+_OPTION = re.compile(r"--(\w+)(?:\.([\w-]+))?(?:=([^\s,;]+))?")
+
+
+def hint_of_key(key: str, known: Sequence[str], parts: Mapping[str, type[Any]]) -> str:
+    """Return what is said of an unknown key of a configuration file, as of the option of that name; "" for nothing.
+
+    Args:
+        key: at the top level of the file.
+        known: options of the keys that exist.
+        parts: as of :func:`unknown_option`.
+    """
+    option = f"--{key.replace('_', '-')}"
+    of_parts = [
+        f"--{part}.{name.replace('_', '-')}" for part, cls in parts.items() for name in hyper_parameters_of(cls)
+    ]
+    hint = unknown_option(option, [*known, *of_parts], parts).removeprefix(f"there is no option {option}")
+    return _OPTION.sub(_as_key, hint)
+
+
+def _as_key(option: re.Match[str]) -> str:
+    """Return an option as a key of a configuration file, with its value where it has one."""
+    part, name, value = option.groups()
+    written = f"{(name or part).replace('-', '_')}{'' if value is None else f': {value}'}"
+    return f"{written} under {part}" if name else written
 
 
 def _shortened(known: Sequence[str], dot: str) -> list[str]:

@@ -26,6 +26,7 @@ from pytorchrl.scheme.compatibility import CompositionError
 from storages import GAEBuffer, ReplayBuffer, Storage, VanillaOnPolicyBuffer, VTraceBuffer
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Factory
+from storages.component.schedule import Schedule
 from storages.component.setting import Setting, text_of
 from storages.names_on_demand import read_names
 
@@ -248,12 +249,28 @@ def _factory(cls: type[Any], given: Mapping[str, Any]) -> Factory[Any]:
             values[name] = [value]
         elif isinstance(value, str) and _is_of_functions(wanted):
             values[name] = function_named(value) or value
+        elif isinstance(value, str) and (initial := _LINEAR.fullmatch(value)) and Schedule in _kinds_of(wanted):
+            raise TextError(
+                f"{cls.__name__}: {name}: {value!r} of other libraries is 'LinearSchedule({initial[1]}, 0)'"
+            )
     try:
         factory: Factory[Any] = cls.create_factory(**values)
     except TypeError as error:
         # A hyper-parameter that a file names, but the class does not have.
         raise CompositionError(str(error)) from error
     return factory
+
+
+_LINEAR = re.compile(r"lin_([\d.]+(?:[eE][+-]?\d+)?)")
+"""A learning rate that decays linearly, in the files of stable-baselines3's zoo."""
+
+
+def _kinds_of(annotation: Any) -> set[Any]:
+    """Return the types that an annotation admits."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _kinds_of(typing.get_args(annotation)[0])
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    return set().union(*map(_kinds_of, typing.get_args(annotation))) if is_union else {annotation}
 
 
 def _is_of_functions(annotation: Any) -> bool:

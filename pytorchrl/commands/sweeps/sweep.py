@@ -37,7 +37,7 @@ def sweep(arguments: Sequence[str]) -> None:
     given, of_train = parser.parse_known_args([dashed(argument) for argument in arguments])
     if not given.vary:
         parser.error("name a hyper-parameter to vary: --vary algorithm.lr 1e-3 3e-4")
-    described = described_run(of_train)
+    described = described_run(of_train, "sweep")
     log_dir = given.log_dir or described.sweep_folder
     seeds = check_settings({"seeds": given.seeds})["seeds"] or described.seeds
     vary = _varied(given.vary)
@@ -115,7 +115,7 @@ def _search(
                 raise CompositionError(f"--vary {name} mixes a range with other values; give one range, or only values")
             # A value that does not fit is refused before any run is trained.
             for end in (value,) if between is None else (between.low, between.high):
-                notices |= dict.fromkeys(described_run([*of_train, f"--{name}={end}"]).notices)
+                notices |= dict.fromkeys(described_run([*of_train, f"--{name}={end}"], "sweep").notices)
     if not described.parts.algorithm.hyper_parameters.get("test_every"):
         raise CompositionError(
             "Optuna maximises the returns of evaluations; enable them by --algorithm.test-every 1000"
@@ -138,7 +138,7 @@ def _train_all_combinations(
     notices: dict[str, None] = {}
     for trial in trials:
         # A value that does not fit is refused before any run is trained.
-        notices |= dict.fromkeys(described_run([*of_train, *trial.options]).notices)
+        notices |= dict.fromkeys(described_run([*of_train, *trial.options], "sweep").notices)
     _tell_all(notices)
     tell(f"{len(trials)} runs in {log_dir}, {processes} at a time")
     failed = _train_all(trials, of_train, processes)

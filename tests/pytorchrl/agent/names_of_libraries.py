@@ -123,7 +123,7 @@ STABLE_BASELINES3 = {
         backtrack_ratio: line_search_shrinking_factor; value_epochs: n_critic_updates; lr_value: learning_rate""",
     "OffPolicyActor": """
         hidden_sizes: net_arch; activation: activation_fn; feature_extractor: features_extractor_class;
-        shared_body: share_features_extractor; num_critics of algorithm: n_critics; -: normalize_images use_sde""",
+        -: share_features_extractor; num_critics of algorithm: n_critics; -: normalize_images use_sde""",
     "OnPolicyActor": """
         memory_size: lstm_hidden_size; memory_layers: n_lstm_layers; initialisation: ortho_init; initial_log_std:
         log_std_init""",

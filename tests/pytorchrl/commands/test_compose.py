@@ -193,7 +193,7 @@ def test_texts_that_name_parts_of_other_libraries_are_answered_as_imports_are(
 
 def test_an_argument_that_nothing_is_known_of_is_refused_with_those_there_are() -> None:
     with pytest.raises(
-        TypeError, match="there is no argument flavour; there are algorithm, env, actor, .*, seed"
+        TypeError, match=r"there is no argument flavour; there are algorithm, env, actor, .*, seed"
     ) as raised:
         prl.compose("PPO", "CartPole-v1", flavour=1)
     assert '"lr"' not in str(raised.value)

@@ -10,6 +10,7 @@ import yaml
 import pytorchrl as prl
 from pytorchrl.commands.composition.described_run import described_run
 from pytorchrl.commands.composition.description import read_yaml
+from pytorchrl.commands.sweeps.sweep import sweep
 from pytorchrl.commands.train import train as train_command
 from pytorchrl.experiments.runs.run_folder import RunFolder
 
@@ -113,7 +114,10 @@ def test_options_override_single_values_of_a_configuration_file(
         ("[1, 2]", "must be a mapping of names to values, got list"),
         ("a: [1", "is not valid YAML"),
         ("!!python/object/apply:os.system ['ls']", "is not valid YAML"),
-        ("algorthm: dqn", "unknown key 'algorthm'; choose from algorithm, actor, storage, env"),
+        (
+            "algorthm: dqn",
+            "unknown key 'algorthm'; did you mean algorithm\\? Choose from algorithm, actor, storage, env",
+        ),
         ("storage: [1]", "storage must be a name, or a mapping"),
     ],
 )
@@ -144,3 +148,68 @@ def test_settings_of_a_file_for_another_class_than_an_option_names_are_said_to_b
     assert parts.algorithm.hyper_parameters["gamma"] == prl.TD3.create_factory().hyper_parameters["gamma"]
     said = " ".join(capsys.readouterr().out.split())
     assert "Not used of the configuration file: algorithm SAC's gamma, lr_q, as --algorithm names TD3" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [
+        ("CartPole-v1: {n_timesteps: 1e5}", "unknown key 'CartPole-v1'; write env: CartPole-v1, with"),
+        ("algorithm: PPO\nn_timesteps: 1e5", "unknown key 'n_timesteps'; here it is steps;"),
+        ("n_timesteps: 1e5", "unknown key 'n_timesteps'; here it is steps;"),
+        ("algorithm: PPO\npolicy: MlpPolicy", "unknown key 'policy'; here it is actor;"),
+        ("algorithm: PPO\nnormalize: true", "here it is normalize_observations: true under actor, and for rewards"),
+        ("algorithm: PPO\nnormalize_rewards: returns", "here it is wrappers: NormalizeReward under env;"),
+        ("algorithm: DQN\nlearning_rate: 1e-3", "unknown key 'learning_rate'; here it is lr under algorithm;"),
+        ("algorithm: DQN\ndevise: cpu", "unknown key 'devise'; did you mean device?"),
+        ("algorithm: {name: DQN, normalize: true}\nenv: CartPole-v1", "normalize_observations of the actor"),
+        ("algorithm: {name: DQN, normalize_rewards: 1}\nenv: CartPole-v1", "or the wrapper NormalizeReward"),
+        ("algorithm: {name: PPO, lr: lin_0.001}\nenv: CartPole-v1", "is 'LinearSchedule(0.001, 0)'"),
+        ("algorithm: {name: PPO, lr: lin_3e-4}\nenv: CartPole-v1", "is 'LinearSchedule(3e-4, 0)'"),
+    ],
+)
+def test_settings_of_the_zoo_in_a_configuration_file_are_answered_with_ours(
+    content: str, answer: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(content)
+    with pytest.raises(ValueError, match=re.escape(answer)):
+        described_run(["--config", str(file)])
+
+
+@pytest.mark.parametrize("steps", ["4e3", "4.0e+3", "4000", "'4000'"])
+def test_steps_may_be_written_with_an_exponent(steps: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(f"algorithm: PPO\nenv: CartPole-v1\nsteps: {steps}\n")
+    assert described_run(["--config", str(file)]).parts.steps == 4_000
+    given = ["--algorithm", "PPO", "--env", "CartPole-v1", "--steps", steps.strip("'")]
+    assert described_run(given).parts.steps == 4_000
+
+
+def test_steps_that_are_no_whole_number_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        described_run(["--algorithm", "PPO", "--env", "CartPole-v1", "--steps", "4.5"])
+    assert "argument --steps: must be a whole number, got '4.5'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "here"),
+    [
+        ("--optimize", "here it is python -m pytorchrl sweep --vary"),
+        ("--n-trials", "here it is --trials of python -m pytorchrl sweep"),
+        ("--hyperparams", "here it is an option of each, such as --algorithm.gamma=0.99"),
+    ],
+)
+def test_options_of_the_zoos_commands_are_answered_with_ours(
+    option: str, here: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        described_run(["--algorithm", "PPO", "--env", "CartPole-v1", option])
+    assert f"there is no option {option}; {here}" in capsys.readouterr().err
+
+
+def test_an_error_in_the_arguments_of_a_sweep_names_the_sweep(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        sweep(["--algorithm", "PPO", "--env", "CartPole-v1", "--vary", "algorithm.lr", "1", "--unheard-of"])
+    said = capsys.readouterr().err
+    assert "python -m pytorchrl sweep: error: there is no option --unheard-of" in said
+    assert "pytorchrl train" not in said
