@@ -281,6 +281,8 @@ class Learner(Answering, Closing):
             tell(f"Continuing at {self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}")
         if first_update := notices.of_first_update(self.scheme, self.target_steps, self.log_every):
             tell(first_update)
+        if progress:
+            notices.report_threads(self.scheme)
         with self._interruption, worker_signals().held_back():
             try:
                 self._lock.check()

@@ -1,10 +1,12 @@
 """Messages about how a run begins or is resumed, which its learner prints."""
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from gymnasium import spaces
 
 from pytorchrl.agent.algorithms.update_plan import EveryTransitions
@@ -17,6 +19,10 @@ from pytorchrl.terminal import tell
 
 _SILENT_RECORDS = 5
 """Log records without any loss that need no explanation."""
+_SMALL = 50_000
+"""Parameters of networks whose products are too small to be divided among threads."""
+_MATRIX = 2
+"""Dimensions of a layer's weights; convolutions have more, and gain from threads."""
 
 
 def report_stored_transitions(scheme: Scheme) -> None:
@@ -45,6 +51,22 @@ def report_unconstrained_learning(scheme: Scheme) -> None:
         f"lack: the policy is often worse than before, or than that of the data. {made_for_data} keeps to the data; or "
         f"collect beside them (train --online)."
     )
+
+
+def report_threads(scheme: Scheme) -> None:
+    """Print, once in a process, that small networks are trained on the CPU with several threads."""
+    threads, parameters = torch.get_num_threads(), [*scheme.actor.parameters()]
+    is_small = sum(one.numel() for one in parameters) <= _SMALL and all(one.dim() <= _MATRIX for one in parameters)
+    if threads > 1 and is_small and torch.device(scheme.device).type == "cpu":
+        _tell_once(
+            f"torch computes with {threads} threads; networks as small as these usually train faster with one, on a "
+            f"busy machine many times: torch.set_num_threads(1), or OMP_NUM_THREADS=1 before the command."
+        )
+
+
+@functools.cache
+def _tell_once(message: str) -> None:
+    tell(message)
 
 
 def first_update(scheme: Scheme) -> int | None:

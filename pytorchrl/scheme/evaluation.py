@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -67,6 +67,14 @@ class Evaluation:
             f"{np.std(self.returns):.2f}, from {min(self.returns):.2f} to {max(self.returns):.2f}; mean length "
             f"{np.mean(self.lengths):.1f})"
         )
+
+    if not TYPE_CHECKING:  # for which it could be indexed
+
+        def __getitem__(self, index):
+            raise TypeError(
+                "an Evaluation is no pair of a mean and a deviation: evaluation.mean_return is the mean, "
+                'evaluation.metrics["test/return_std"] the standard deviation of evaluation.returns'
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Return it as plain data, for :func:`evaluation_from`."""

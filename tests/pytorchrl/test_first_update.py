@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import pytorchrl as prl
+from pytorchrl.experiments import notices
 
 
 def learner(folder: Path, target_steps: int, storage: Any = None, **settings: Any) -> prl.Learner:
@@ -55,3 +57,18 @@ def test_a_resumed_run_tells_it_until_the_first_update(tmp_path: Path, capsys: p
         with prl.Learner.resume(tmp_path / "run", target_steps=target) as run:
             run.run()
         assert ("the first update is made after start_steps=60" in capsys.readouterr().out) is told
+
+
+def test_several_threads_for_small_networks_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    notices._tell_once.cache_clear()
+    threads = torch.get_num_threads()
+    try:
+        for name, number in (("one", 1), ("two", 2), ("again", 2)):
+            torch.set_num_threads(number)
+            with learner(tmp_path / name, 20, start_steps=10) as run:
+                run.run()
+            is_told = "torch computes with 2 threads; networks as small as these" in capsys.readouterr().out
+            assert is_told == (name == "two")
+    finally:
+        torch.set_num_threads(threads)
+        notices._tell_once.cache_clear()

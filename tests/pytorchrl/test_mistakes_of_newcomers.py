@@ -18,6 +18,7 @@ import pytorchrl as prl
 from docs.generated_parts import exported
 from pytorchrl.agent import other_names
 from pytorchrl.agent.other_names import arguments, of_objects
+from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Component, factory_call
 from storages.component.other_names import OtherNames, hint_for
@@ -335,6 +336,9 @@ PLACES: Mapping[str, Callable[..., Any]] = {
     "Scheme": prl.Scheme,
     "prl.RayScheme": prl.RayScheme,
     "prl.VecEnv.create_factory": prl.VecEnv.create_factory,
+    "prl.load_policy": prl.load_policy,
+    "policy": TrainedPolicy.__call__,
+    "policy.evaluate": TrainedPolicy.evaluate,
     "the algorithm": prl.SAC.create_factory,
     "the storage": prl.ReplayBuffer.create_factory,
     "the actor": prl.OffPolicyActor.create_factory,
@@ -348,6 +352,9 @@ PLACES: Mapping[str, Callable[..., Any]] = {
         (arguments.LEARNER_NAMES, "learner.run"),
         (arguments.SCHEME_NAMES, "prl.Scheme"),
         (arguments.ENVIRONMENT_NAMES, "prl.VecEnv.create_factory"),
+        (arguments.LOADING_NAMES, "prl.load_policy"),
+        (arguments.POLICY_NAMES, "policy"),
+        (arguments.POLICY_NAMES, "policy.evaluate"),
     ],
 )
 def test_an_argument_of_another_library_is_answered_with_one_that_exists(names: OtherNames, method: str) -> None:

@@ -4,7 +4,9 @@ from pytorchrl.agent.other_names.arguments import (
     CALLBACK_NAMES,
     ENVIRONMENT_NAMES,
     LEARNER_NAMES,
+    LOADING_NAMES,
     OF_PARTS,
+    POLICY_NAMES,
     SCHEME_NAMES,
 )
 from pytorchrl.agent.other_names.hyper_parameters import ACTOR_NAMES, ALGORITHM_NAMES
@@ -30,8 +32,10 @@ __all__ = [
     "ENVIRONMENT_NAMES",
     "LEARNER_METHODS",
     "LEARNER_NAMES",
+    "LOADING_NAMES",
     "OF_PARTS",
     "POLICY_METHODS",
+    "POLICY_NAMES",
     "SCHEME_METHODS",
     "SCHEME_NAMES",
     "VEC_ENV_METHODS",

@@ -123,7 +123,7 @@ ENVIRONMENT_NAMES: OtherNames = {
     **each("norm_obs normalize_observations", {"": "normalize_observations=True of the actor"}),
     **each(
         "normalize normalize_rewards norm_reward normalize_reward",
-        {"wrappers": 'wrappers=["NormalizeReward"]; observations by normalize_observations=True of the actor'},
+        {"wrappers": 'wrappers=["NormalizeReward"]; the actor has normalize_observations'},
     ),
     **each("autoreset_mode", {"": "no setting: copies are reset in the step in which their episode ends"}),
 }
@@ -143,3 +143,38 @@ CALLBACK_NAMES: OtherNames = {
     **each("verbose", {"": "no setting: learner.run(progress=False) prints nothing"}),
 }
 """Of callbacks."""
+
+_LOADED = "no argument: a policy has no environment; policy.evaluate(env) runs episodes in one"
+POLICY_NAMES: OtherNames = {
+    **each(
+        "state states lstm_states rnn_state recurrent_state hidden_state",
+        {
+            "starts": "no argument: the policy keeps its recurrent state; reset() begins new episodes, as does starts, "
+            "(E,) booleans, in those environments where it is True"
+        },
+    ),
+    **each("episode_start episode_starts dones done masks is_first", {"starts": "starts, (E,) booleans"}),
+    **each(
+        "action_masks action_mask avail_actions valid_actions",
+        {"starts": "no argument: the mask is the part of the observation that action_mask of the actor names"},
+    ),
+    **each("explore sample stochastic", {"deterministic": "deterministic=False"}),
+    **each("n_eval_episodes eval_episodes num_episodes n_episodes max_episodes", {"episodes": "episodes"}),
+    **each("eval_env envs environment test_env", {"env": "env"}),
+    **each("return_episode_rewards", {"episodes": "no argument: returns of the result has that of each episode"}),
+    **each("render", {"episodes": "no argument: python -m pytorchrl play shows episodes"}),
+    **each("callback warn verbose", {"episodes": "no argument"}),
+}
+"""Of policies, and of their method ``evaluate``."""
+LOADING_NAMES: OtherNames = {
+    **each("env envs eval_env environment", {"path": _LOADED}),
+    **each(
+        "custom_objects algorithm algo agent model policy_class",
+        {"algo_factory": "algo_factory and actor_factory, with those of the training"},
+    ),
+    **each("policy_kwargs network actor", {"actor_factory": "actor_factory, with that of the training"}),
+    **each("map_location gpu", {"device": "device"}),
+    **each("file filename load_path log_dir checkpoint run", {"path": "path"}),
+    **each("print_system_info force_reset", {"path": "no argument"}),
+}
+"""Of ``load_policy``."""

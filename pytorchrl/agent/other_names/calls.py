@@ -16,6 +16,8 @@ T = TypeVar("T")
 Answer = Callable[[type[Any], str, tuple[Any, ...], Mapping[str, Any]], str]
 """Returns the message about a call, with what to write instead, from the class, what is wrong, and the arguments."""
 _VERSION = re.compile(r"-v\d+$")
+_OF_CLASSES = frozenset({"__init__", "__call__"})
+"""Methods that messages name by the class alone."""
 _DISCRETE_OR_ANY = ("discrete", "any")
 
 
@@ -35,16 +37,26 @@ def answering_calls(answer: Answer, *, by_name: bool = True) -> Callable[[Callab
         @functools.wraps(method)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
+                return method(*args, **kwargs)
+            except TypeError:
+                # Only here, as binding takes longer than some of the calls.
+                if (wrong := _misfit(*args, **kwargs)) is None:
+                    raise
+            cls = type(args[0])
+            place = cls.__name__ if method.__name__ in _OF_CLASSES else f"{cls.__name__}.{method.__name__}"
+            unknown = [name for name in kwargs if name not in known]
+            if by_name and unknown and not takes_all:
+                message = unknown_names(place, "argument", unknown, known, cls.other_names)  # type: ignore[attr-defined]
+                raise TypeError(message)
+            raise TypeError(answer(cls, f"{place}: {wrong}", args[1:], kwargs))
+
+        def _misfit(*args: Any, **kwargs: Any) -> TypeError | None:
+            """Return what is wrong with the arguments of a call; None where they fit."""
+            try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
-                cls = type(args[0])
-                place = cls.__name__ if method.__name__ == "__init__" else f"{cls.__name__}.{method.__name__}"
-                unknown = [name for name in kwargs if name not in known]
-                if by_name and unknown and not takes_all:
-                    message = unknown_names(place, "argument", unknown, known, cls.other_names)  # type: ignore[attr-defined]
-                    raise TypeError(message) from None
-                raise TypeError(answer(cls, f"{place}: {error}", args[1:], kwargs)) from None
-            return method(*args, **kwargs)
+                return error
+            return None
 
         return call
 

@@ -110,6 +110,9 @@ POLICY_METHODS: Mapping[str, str] = {
     **_all(
         "parameters state_dict policy actor network q_net", "policy.algorithm.actor has the networks, a torch module"
     ),
+    **_all("get_parameters", "policy.algorithm.get_weights() returns the weights of the networks"),
+    **_all("set_parameters load_state_dict", "policy.algorithm.set_weights(weights) loads weights of its networks"),
+    **_all("get_vec_normalize_env obs_rms", "the statistics of normalize_observations are among the weights"),
     **_all("env envs get_env set_env", "a policy has no environment; action = policy(observation) acts in any"),
 }
 _ARGUMENT = "learner is the first argument of each method"

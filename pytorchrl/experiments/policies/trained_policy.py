@@ -21,7 +21,8 @@ from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.agent.envs.wrappers.flat_observation import flattened
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.agent.global_generators import seeded
-from pytorchrl.agent.other_names import POLICY_METHODS
+from pytorchrl.agent.other_names import LOADING_NAMES, POLICY_METHODS, POLICY_NAMES
+from pytorchrl.agent.other_names.calls import answering_calls
 from pytorchrl.experiments.policies.action_probabilities import log_probabilities
 from pytorchrl.experiments.policies.policy_export import export_policy, nonfinite_weights
 from pytorchrl.experiments.policies.published_policies import find_policy
@@ -44,11 +45,16 @@ from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate_
 from storages.component.annotations import conform_named
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count
-from storages.component.other_names import Answering, answer_missing
+from storages.component.other_names import Answering, answer_missing, naming_arguments
 
 _OF_SCRIPTS = ("own_classes", "imports")
 """Keys of a run's configuration about user-defined parts."""
 _WAY_OUT = "import the module that defines it first, or pass algo_factory and actor_factory to load_policy"
+
+
+def _answer_call(_: type[Any], wrong: str, __: tuple[Any, ...], ___: Mapping[str, Any]) -> str:
+    """Return the message about arguments that do not fit."""
+    return f"{wrong}; write action = policy(observation), or policy.evaluate(env, episodes=10)"
 
 
 class TrainedPolicy(Answering):
@@ -61,7 +67,7 @@ class TrainedPolicy(Answering):
         action_wrappers: wrappers with which it was trained that change actions, such as ``RescaleAction``, as code.
     """
 
-    other_methods = POLICY_METHODS
+    other_names, other_methods = POLICY_NAMES, POLICY_METHODS
 
     if not TYPE_CHECKING:  # for which each name would exist
         __getattr__ = answer_missing
@@ -106,6 +112,7 @@ class TrainedPolicy(Answering):
         self._has_begun = False
         self._exploration: Exploration | None = None
 
+    @answering_calls(_answer_call)
     def __call__(
         self, observation: Any, *, starts: Any = None, rewards: Any = None, deterministic: bool = True, seed: int = 0
     ) -> Any:
@@ -196,6 +203,7 @@ class TrainedPolicy(Answering):
         found = log_probabilities(self.algorithm, batch, rhs, done, chosen, exploration)
         return float(found[0]) if is_single else found
 
+    @answering_calls(_answer_call)
     def evaluate(
         self,
         env: str | Callable[..., Any] | Factory[VecEnv] | None = None,
@@ -336,6 +344,7 @@ class TrainedPolicy(Answering):
         return array[None] if is_single else array, is_single
 
 
+@naming_arguments(LOADING_NAMES)
 def load_policy(
     path: str | os.PathLike[str],
     *,
@@ -368,7 +377,7 @@ def load_policy(
     """
     policy = read_policy(path, algo_factory=algo_factory, actor_factory=actor_factory, device=device)
     if policy.action_wrappers:
-        warnings.warn(f"load_policy: {warning_of(policy.action_wrappers, policy.action_space)}", stacklevel=2)
+        warnings.warn(f"load_policy: {warning_of(policy.action_wrappers, policy.action_space)}", stacklevel=3)
     return policy
 
 

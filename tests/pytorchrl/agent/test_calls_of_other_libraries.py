@@ -136,3 +136,47 @@ def test_a_mistake_in_a_property_is_named_and_not_the_property() -> None:
 def test_a_factory_is_copied_and_pickled_although_it_answers_to_unknown_names() -> None:
     factory = prl.PPO.create_factory(lr=1e-3)
     assert copy.deepcopy(factory) == pickle.loads(pickle.dumps(factory)) == factory
+
+
+@pytest.fixture(scope="module")
+def policy() -> Any:
+    return prl.load_policy("zoo:ppo-cartpole")
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda policy: policy(np.zeros(4), state=None), "'state'; here it is no argument: the policy keeps its"),
+        (lambda policy: policy(np.zeros(4), episode_start=[True]), "'episode_start'; here it is starts, (E,) booleans"),
+        (lambda policy: policy(np.zeros(4), action_masks=[1, 1]), "the part of the observation that action_mask"),
+        (lambda policy: policy(np.zeros(4), None), "write action = policy(observation)"),
+        (lambda policy: policy.evaluate(n_eval_episodes=5), "TrainedPolicy.evaluate: unknown argument 'n_eval_epis"),
+        (lambda policy: policy.evaluate(n_eval_episodes=5), "here it is episodes"),
+        (lambda _: prl.load_policy("zoo:ppo-cartpole", env="CartPole-v1"), "policy.evaluate(env) runs episodes in"),  # type: ignore[call-arg]
+    ],
+)
+def test_arguments_of_other_libraries_policies_are_answered_with_ours(
+    call: Callable[[Any], object], text: str, policy: Any
+) -> None:
+    with pytest.raises(TypeError) as raised:
+        call(policy)
+    assert text in str(raised.value)
+
+
+def test_parameters_of_a_policy_are_answered_with_its_weights(policy: Any) -> None:
+    with pytest.raises(AttributeError, match=r"policy\.algorithm\.get_weights\(\)"):
+        policy.get_parameters()
+
+
+def test_an_error_in_a_call_that_fits_is_not_taken_for_one_of_its_arguments() -> None:
+    policy = prl.load_policy("zoo:ppo-cartpole")
+    with pytest.raises(TypeError) as raised:
+        policy.evaluate(lambda: 1 + "1", episodes=1)  # type: ignore[operator]
+    assert "unsupported operand" in str(raised.value)
+
+
+def test_an_evaluation_that_is_unpacked_names_the_mean_and_the_deviation() -> None:
+    result = prl.Evaluation((1.0, 3.0), (2, 2))
+    with pytest.raises(TypeError, match=r'mean_return is the mean, evaluation\.metrics\["test/return_std"\]'):
+        _, _ = result  # type: ignore[misc]
+    assert (result.mean_return, result.metrics["test/return_std"]) == (2.0, 1.0)
