@@ -79,7 +79,6 @@ class DiscreteCQL(DQN):
     Huber's loss, whose gradient never exceeds its threshold, the penalty decides alone where errors are large.
 
     Args:
-        huber_threshold: error beyond which the loss is Huber's, and linear; None takes the squared loss.
         conservative_weight: weight of the penalty, the gap between the log-sum-exp of all actions' values and the value
             of the data's action (alpha, equation 4).
     """
