@@ -26,8 +26,8 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import (
     factory_function,
     function_named,
-    is_defined_function,
     is_imported,
+    is_unannotated_function,
     missing_modules_named,
 )
 from pytorchrl.scheme.compatibility import CompositionError
@@ -420,7 +420,7 @@ def _maker_named(name: str) -> Any:
         )
     if (maker := factory_function(name)) is not None:
         return maker
-    if function_named(name) is not None or is_defined_function(name):
+    if function_named(name) is not None or is_unannotated_function(name):
         raise CompositionError(
             f"the run was composed with the function {name}, which a run's configuration may not name unless it is "
             f"annotated to return an environment, wrapper or network, such as -> torch.nn.Module; go on with the same "

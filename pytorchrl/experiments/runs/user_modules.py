@@ -88,10 +88,11 @@ def function_named(name: str) -> Callable[..., Any] | None:
     return function
 
 
-def is_defined_function(name: str) -> bool:
-    """Whether a file of the user's that the process has imported defines a function of that name, for messages."""
-    modules = [module for module in list(sys.modules.values()) if isinstance(vars(module).get(name), FunctionType)]
-    return any(_is_own_file(module) for module in modules)
+def is_unannotated_function(name: str) -> bool:
+    """Whether a file of the user's that the process has imported has a function of that name that is no maker."""
+    modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    found = [(module, value) for module in modules if isinstance(value := vars(module).get(name), FunctionType)]
+    return any(_is_own_file(module) and not is_maker(value, name) for module, value in found)
 
 
 def _maker_of_the_run(name: str) -> Any:

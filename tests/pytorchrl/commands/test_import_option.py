@@ -355,7 +355,7 @@ def test_networks_are_found_in_the_modules_of_a_run_that_are_imported_already(
             "functools.partial(networks.Wide, width=bytes(2))",
             r"composed with functools.partial\(<class 'nameless_networks.Wide'>, .*, which a run folder cannot name",
         ),
-        ("networks.unannotated", "the class or function unannotated; import the module that defines it"),
+        ("networks.unannotated", "the function unannotated, which a run's configuration may not name unless it is"),
     ],
 )
 def test_a_network_that_a_folder_cannot_name_is_loaded_by_the_code_that_the_run_prints(
