@@ -5,7 +5,9 @@ describes the requests. FastAPI and uvicorn are installed by ``pip install "pyto
 runs ``service_of_environment``, of the policy that the environment variable ``POLICY`` names.
 """
 
+import asyncio
 import os
+import socket
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import pytorchrl as prl
 from pytorchrl.experiments import TrainedPolicy
@@ -129,6 +132,19 @@ def service_of_environment() -> FastAPI:
     return service(Arguments(Path(os.environ["POLICY"]), workers=int(os.environ.get("WEB_CONCURRENCY", 1)), **limits))
 
 
+class UndelayedProtocol(H11Protocol):
+    """Answers at once.
+
+    Over a connection that stays open, an answer of a socket that several processes share waits 40 ms otherwise, for
+    the client's acknowledgement of the answer before.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Let the operating system send small answers at once."""
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().connection_made(transport)
+
+
 def refuse_other_than_numbers(observation: Any) -> None:
     """Refuse texts, booleans and nulls, which numpy would convert.
 
@@ -170,5 +186,6 @@ if __name__ == "__main__":
             app_dir=str(Path(__file__).parent),
             host=arguments.host,
             port=arguments.port,
+            http=UndelayedProtocol,
             timeout_worker_healthcheck=60,  # seconds; importing torch may take more than the default of 5
         )

@@ -373,8 +373,9 @@ class Learner(Answering, Closing):
 
     def use_best_weights(self) -> None:
         """Load the actor's weights of the best evaluation; raises CheckpointError before the first."""
-        file = self._folder.best_weights_file
-        self.scheme.algorithm.set_weights(checkpoint.load(file, checkpoint.BEST_WEIGHTS)["weights"])
+        best = checkpoint.load(self._folder.best_weights_file, checkpoint.BEST_WEIGHTS)
+        self.scheme.algorithm.set_weights(best["weights"])
+        self._saver.note_weights_of(best["steps"])
 
     def start_from(self, run: _Path) -> list[str]:
         """Initialise the networks of a run that has not begun from another; see :func:`start_from`."""

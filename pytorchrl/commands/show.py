@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from pytorchrl.commands.shared import Run, print_facts
+from pytorchrl.experiments.policies.published_policies import find_policy
+from pytorchrl.experiments.policies.trained_policy import configuration_of, read_policy
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import class_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
@@ -31,11 +33,17 @@ _NOT_SHOWN = {"spaces", "own_classes", "target_steps", "log_every", "keep_checkp
 def show(run: Run, diff: bool = False) -> None:
     """Show the composition of a run, the code and machine that it was trained with, and its returns.
 
+    Of a policy's file, its composition is shown, and which run it is from.
+
     Args:
-        run: the run folder.
+        run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
         diff: print instead the uncommitted changes of the code when the run began, for `git apply`.
     """
-    folder = RunFolder(run)
+    found = find_policy(run)
+    if found.is_file():
+        _show_policy(found, diff)
+        return
+    folder = RunFolder(found)
     config = folder.read_config()
     if diff:
         tell(_diff_of(folder), end="")
@@ -46,6 +54,14 @@ def show(run: Run, diff: bool = False) -> None:
     finally:
         # A run whose provenance cannot be read has results all the same.
         print_facts("Results", _returns(run, config))
+
+
+def _show_policy(file: Path, diff: bool) -> None:
+    if diff:
+        raise ValueError(f"--diff prints the changes of a run's code, and {file} is a policy; name the run folder")
+    policy, config = read_policy(file), configuration_of(file)
+    print_facts("Composition", _composition(config))
+    print_facts("Policy", {name: shown(value) for name, value in policy.origin.items()})
 
 
 def shown(value: Any) -> str:

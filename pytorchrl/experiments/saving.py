@@ -42,6 +42,8 @@ class RunSaver:
         """Steps at the newest checkpoint; None before the first."""
         self._saved_time = time.monotonic()
         """Monotonic time, in seconds, of the newest checkpoint, or of the start of the run."""
+        self._weights_of: tuple[int, int] | None = None
+        """Number of updates at which earlier weights were loaded, and their steps; None where none were."""
         with open_files_named("Learner", "close some"):
             self._spare_files = SpareFiles(_SPARE_FILES)
         for storage in scheme.storages.values():
@@ -81,13 +83,20 @@ class RunSaver:
         checkpoint.save(self._folder.checkpoint_file, state, earlier)
         self._saved_at, self._saved_time = self._scheme.steps, time.monotonic()
 
+    def note_weights_of(self, steps: int) -> None:
+        """Note that the weights are those of an earlier step, until the next update."""
+        self._weights_of = self._scheme.algorithm.updates, steps
+
     def save_policy(self, path: Path, numbers: Mapping[str, float]) -> None:
         """Save the policy alone, with further numbers."""
         path.parent.mkdir(parents=True, exist_ok=True)
         scheme = self._scheme
         weights = scheme.algorithm.get_weights()
         config = scheme.config | {"imports": modules_that_can_be_imported(scheme.factories)}
-        checkpoint.save(path, {"config": config, "steps": scheme.steps, **numbers, "weights": weights})
+        steps = scheme.steps
+        if self._weights_of is not None and self._weights_of[0] == scheme.algorithm.updates:
+            steps = self._weights_of[1]
+        checkpoint.save(path, {"config": config, "steps": steps, **numbers, "weights": weights})
 
     def save_after(
         self,

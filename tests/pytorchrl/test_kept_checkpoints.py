@@ -109,6 +109,19 @@ def test_the_weights_of_the_best_evaluation_are_kept(tmp_path: Path, monkeypatch
     assert_equal(resumed.scheme.algorithm.get_weights(), weights[1])
 
 
+def test_a_policy_that_is_saved_with_the_best_weights_has_their_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with prl.Learner(dqn_scheme(), 300, tmp_path / "run") as learner:
+        returns = iter([5.0, 9.0, 7.0])
+        monkeypatch.setattr(learner.scheme, "evaluate", lambda *_: Evaluation((next(returns),), (1,)))
+        learner.run(progress=False)
+        learner.save_policy(tmp_path / "last.pt")
+        learner.use_best_weights()
+        learner.save_policy(tmp_path / "best.pt")
+    assert [prl.load_policy(tmp_path / f"{name}.pt").origin["steps"] for name in ("last", "best")] == [300, 200]
+
+
 def test_a_single_changed_byte_of_a_checkpoint_is_detected(tmp_path: Path) -> None:
     change_a_byte(run_with_checkpoints(tmp_path / "run", 1).log_dir / "checkpoint.pt")
     with pytest.raises(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
-from pytorchrl.experiments.policies.policy_export import SUFFIXES, export_policy
+from pytorchrl.experiments.policies.policy_export import SUFFIXES, export_policy, origin_of
 from pytorchrl.experiments.policies.wrapped_actions import action_wrappers, warning_of
 from pytorchrl.run_files import RunFiles
 from pytorchrl.terminal import tell
@@ -88,7 +88,8 @@ class ExportPolicy(Callback):
 
     def _export(self, learner: TrainingRun, path: Path) -> None:
         scheme = learner.scheme
-        export_policy(scheme.algorithm, path, scheme.action_names, self._wrappers(learner))
+        origin = origin_of(scheme.config, scheme.steps, {})
+        export_policy(scheme.algorithm, path, scheme.action_names, self._wrappers(learner), origin)
 
     def _wrappers(self, learner: TrainingRun) -> tuple[str, ...]:
         envs = learner.scheme.test_envs_factory

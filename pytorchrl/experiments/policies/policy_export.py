@@ -25,6 +25,7 @@ from pytorchrl.experiments.policies.acting_network import (
     output_names,
 )
 from pytorchrl.experiments.policies.onnx_file import BATCH, write_onnx
+from pytorchrl.logging.groups import environment
 from pytorchrl.version import VERSION
 from storages.files import write_atomically
 
@@ -42,7 +43,11 @@ _TOLERANCE = 1e-2
 
 
 def export_policy(
-    algorithm: Algorithm, path: Path, action_names: Sequence[str] = (), action_wrappers: Sequence[str] = ()
+    algorithm: Algorithm,
+    path: Path,
+    action_names: Sequence[str] = (),
+    action_wrappers: Sequence[str] = (),
+    origin: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the policy network; see :meth:`TrainedPolicy.export`.
 
@@ -51,6 +56,7 @@ def export_policy(
         path: of the file.
         action_names: of discrete actions, in the order of their numbers.
         action_wrappers: those of the training that change actions.
+        origin: as :func:`origin_of` returns it; None where it is not known.
     """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it that ends in {_ENDINGS}")
@@ -58,7 +64,7 @@ def export_policy(
     if of_nan := nonfinite_weights(algorithm):
         raise ValueError(f"the policy is not exported to {path}: {of_nan}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    network, metadata = ActingNetwork(algorithm), metadata_of(algorithm, action_names, action_wrappers)
+    network, metadata = ActingNetwork(algorithm), metadata_of(algorithm, action_names, action_wrappers, origin)
     in_training = [module for module in network.modules() if module.training]
     network.eval()
     try:
@@ -279,8 +285,22 @@ _MOST_NUMBERS = 1_000
 """Of a part of the observation whose shift and scale are written."""
 
 
+def origin_of(config: Mapping[str, Any], steps: int, numbers: Mapping[str, float]) -> dict[str, Any]:
+    """Return which run a policy is from, and after how many steps, as plain data.
+
+    Args:
+        config: of the run.
+        steps: of its training.
+        numbers: that were saved with the policy, such as its return.
+    """
+    return {"environment": environment(config), "seed": config.get("seed"), "steps": steps, **numbers}
+
+
 def metadata_of(
-    algorithm: Algorithm, action_names: Sequence[str] = (), action_wrappers: Sequence[str] = ()
+    algorithm: Algorithm,
+    action_names: Sequence[str] = (),
+    action_wrappers: Sequence[str] = (),
+    origin: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the metadata of an exported policy by name, as plain data that JSON can hold."""
     described = {
@@ -293,6 +313,7 @@ def metadata_of(
         "input_sizes": input_sizes(algorithm),
         "outputs": output_names(algorithm),
         "states": _states(algorithm),
+        "origin": dict(origin or {}),
     }
     of_all = {"pytorchrl_version": VERSION, "algorithm": type(algorithm).__name__}
     return of_all | {name: _finite(value) for name, value in described.items()}

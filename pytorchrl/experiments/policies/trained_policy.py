@@ -24,7 +24,7 @@ from pytorchrl.agent.global_generators import seeded
 from pytorchrl.agent.other_names import LOADING_NAMES, POLICY_METHODS, POLICY_NAMES
 from pytorchrl.agent.other_names.calls import answering_calls
 from pytorchrl.experiments.policies.action_probabilities import log_probabilities
-from pytorchrl.experiments.policies.policy_export import export_policy, nonfinite_weights
+from pytorchrl.experiments.policies.policy_export import export_policy, nonfinite_weights, origin_of
 from pytorchrl.experiments.policies.published_policies import find_policy
 from pytorchrl.experiments.policies.wrapped_actions import action_wrappers_of, warning_of
 from pytorchrl.experiments.runs import checkpoint
@@ -47,6 +47,8 @@ from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count
 from storages.component.other_names import Answering, answer_missing, naming_arguments
 
+_OF_THE_FILE = ("format", "steps")
+"""Numbers of each file, beside those that were saved with a policy."""
 _OF_SCRIPTS = ("own_classes", "imports")
 """Keys of a run's configuration about user-defined parts."""
 _WAY_OUT = "import the module that defines it first, or pass algo_factory and actor_factory to load_policy"
@@ -65,6 +67,7 @@ class TrainedPolicy(Answering):
         allow_nonfinite: act on observations with NaN or infinity instead of refusing them, as the parameter of storages
             stores them.
         action_wrappers: wrappers with which it was trained that change actions, such as ``RescaleAction``, as code.
+        origin: which run it is from: its environment, seed and steps, and the numbers that were saved with the policy.
     """
 
     other_names, other_methods = POLICY_NAMES, POLICY_METHODS
@@ -79,6 +82,7 @@ class TrainedPolicy(Answering):
         allow_nonfinite: bool = False,
         action_names: Sequence[str] = (),
         action_wrappers: tuple[str, ...] = (),
+        origin: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(algorithm, str | os.PathLike):
             raise TypeError(f"TrainedPolicy: a path is read by prl.load_policy({os.fspath(algorithm)!r})")
@@ -92,6 +96,8 @@ class TrainedPolicy(Answering):
         """Of one environment, with the wrappers of the training: see :attr:`action_wrappers`."""
         self.action_wrappers = action_wrappers
         """Wrappers of the training that change actions: the environment below takes others than the policy's."""
+        self.origin = dict(origin or {})
+        """Environment, seed and steps of the run that it is from, and the numbers that were saved with the policy."""
         self._env_actions = EnvActions(self.action_space)
         self._described: tuple[Mapping[str, Any], Path] | None = None
         """Configuration of the run, and the file or folder that it is from; None where the policy was not loaded."""
@@ -107,14 +113,21 @@ class TrainedPolicy(Answering):
     def reset(self) -> None:
         """Begin new episodes: reset the recurrent state, options and histories, which other policies do not have."""
         self._rhs: Any = None
-        self._before: tuple[Any, torch.Tensor] | None = None
-        """Recurrent state before the last observation, and where episodes began with it."""
+        self._before: tuple[Any, Any, torch.Tensor] | None = None
+        """The last observation, the recurrent state before it, and where episodes began with it."""
         self._has_begun = False
         self._exploration: Exploration | None = None
+        self._seed: int | None = None
 
     @answering_calls(_answer_call)
     def __call__(
-        self, observation: Any, *, starts: Any = None, rewards: Any = None, deterministic: bool = True, seed: int = 0
+        self,
+        observation: Any,
+        *,
+        starts: Any = None,
+        rewards: Any = None,
+        deterministic: bool = True,
+        seed: int | None = None,
     ) -> Any:
         """Return the action for an observation of one environment, or actions (E, ...) for those of E environments.
 
@@ -125,7 +138,8 @@ class TrainedPolicy(Answering):
             rewards: (E,), or a number for one environment, the rewards of the last actions; only return-conditioned
                 policies, such as a decision transformer's, use them.
             deterministic: act deterministically, as evaluations do; False explores as at the end of training.
-            seed: of exploration, from the last `reset` on.
+            seed: of exploration, from the last `reset` on, which begins it anew; None draws one from the operating
+                system, so that episodes, clients and restarts of a program explore differently.
 
         Returns:
             The argument of `env.step` of the environment with the wrappers of the training.
@@ -133,16 +147,19 @@ class TrainedPolicy(Answering):
         Raises:
             ValueError: the observation has another shape or other parts than the policy's space, holds NaN or infinity,
                 or a discrete value out of range (the bounds of a Box are not checked, as environments may leave them);
-                it is of another number of environments than before, on which actions depend; or a policy that uses
-                rewards gets none.
+                it is of another number of environments than before, on which actions depend; a policy that uses
+                rewards gets none; or ``seed`` changes without a `reset`.
         """
         batch, is_single = self.as_batch(observation)
         envs = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
         if self._exploration is None or self._exploration.deterministic != deterministic:
-            codec, device = self.algorithm.codec, self.algorithm.device
-            self._exploration = Exploration(codec, envs, device, seed, deterministic, apart_from_training=True)
+            codec, device, self._seed = self.algorithm.codec, self.algorithm.device, seed
+            sequence = np.random.SeedSequence(seed)
+            self._exploration = Exploration(codec, envs, device, sequence, deterministic, apart_from_training=True)
             # Schedules of exploration are at their end.
             self._exploration.steps = self._exploration.target_steps = self.algorithm.target_steps
+        elif seed is not None and seed != self._seed and not deterministic:
+            raise ValueError(f"TrainedPolicy: seed={seed} begins exploration anew; call reset() before it")
         if self._exploration.num_envs != envs:
             if self._rhs is not None or self._exploration.state:
                 raise ValueError(
@@ -155,7 +172,7 @@ class TrainedPolicy(Answering):
         self._exploration.starts = done
         self._exploration.rewards = self._rewards(rewards, begins)
         rhs = self.algorithm.actor.initial_memory(envs) if self._rhs is None else self._rhs
-        self._before = (rhs, done)
+        self._before = (batch, rhs, done)
         acting = self.algorithm.acting_step(batch, rhs, done, self._exploration)
         self._rhs, self._has_begun = acting.rhs, True
         actions = self._env_actions(acting.env_action.cpu().numpy())
@@ -178,7 +195,7 @@ class TrainedPolicy(Answering):
         Raises:
             NotImplementedError: the exploration has no known probabilities, such as Gaussian noise and options.
             ValueError: an observation is refused as by a call, an action is not in the policy's space, or the memory is
-                of another number of environments.
+                of another observation.
         """
         batch, is_single = self.as_batch(observation)
         envs = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
@@ -192,11 +209,16 @@ class TrainedPolicy(Answering):
         device = self.algorithm.device
         rhs, done = self.algorithm.actor.initial_memory(envs), torch.ones((envs, 1), device=device)
         if rhs is not None and self._before is not None:
-            rhs, done = self._before
+            last, rhs, done = self._before
             if len(done) != envs:
                 raise ValueError(
                     f"TrainedPolicy: got observations of {envs} environments, the memory is of {len(done)}; ask "
                     f"for the probabilities of the observations that the policy acted on last"
+                )
+            if not _are_equal(batch, last):
+                raise ValueError(
+                    "TrainedPolicy: the memory is that of the observation which the policy acted on last, and this is "
+                    "another one; ask after acting, policy(observation), and before the next one"
                 )
         exploration = Exploration(self.algorithm.codec, envs, device, 0, apart_from_training=True)
         exploration.steps = exploration.target_steps = self.algorithm.target_steps
@@ -269,7 +291,7 @@ class TrainedPolicy(Answering):
                 steps than recurrent states.
             OSError: the path is a folder, or cannot be written.
         """
-        return export_policy(self.algorithm, Path(path), self.action_names, self.action_wrappers)
+        return export_policy(self.algorithm, Path(path), self.action_names, self.action_wrappers, self.origin)
 
     def _rewards(self, rewards: Any, begins: NDArray[np.bool_]) -> torch.Tensor | None:
         """Return the rewards (E, 1); None for a policy that does not use them."""
@@ -381,6 +403,13 @@ def load_policy(
     return policy
 
 
+def _are_equal(one: Any, other: Any) -> bool:
+    """Whether two batches of observations are equal, NaN to NaN."""
+    if isinstance(one, Mapping):
+        return all(_are_equal(part, other[name]) for name, part in one.items())
+    return torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
+
+
 def configuration_of(path: Path) -> Mapping[str, Any]:
     """Return the configuration of a run folder, or the one in a file of weights.
 
@@ -429,12 +458,15 @@ def read_policy(
         algorithm.actor.requires_grad_(False)
         steps = state["steps"] if "weights" in state else state["scheme"]["collector"]["steps"]
         algorithm.set_progress(steps, steps)
+        numbers = (item for item in state.items() if item[0] not in _OF_THE_FILE)
+        saved = {name: value for name, value in numbers if isinstance(value, int | float)}
         allows = config.get("storage", {}).get("hyper_parameters", {}).get("allow_nonfinite", False)
     policy = TrainedPolicy(
         algorithm,
         allow_nonfinite=allows is True,
         action_names=action_names_in(config),
         action_wrappers=wrappers,
+        origin=origin_of(config | of_folder, steps, saved),
     )
     policy._described = (config | of_run, path)
     return policy

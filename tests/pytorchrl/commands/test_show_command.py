@@ -112,3 +112,17 @@ def test_settings_of_evaluations_and_a_seed_of_0_are_shown(
     lines = [line.split() for line in output_of_show(monkeypatch, capsys, tmp_path).splitlines()]
     for setting in (["seed", "0"], ["test_seed", "0"], ["max_test_episode_steps", "70"]):
         assert setting in lines
+
+
+def test_a_policy_shows_its_composition_and_the_run_that_it_is_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with prl.Learner(dqn_scheme(seed=3), 300, tmp_path / "run") as learner:
+        learner.run(progress=False)
+        learner.save_policy(tmp_path / "policy.pt", accuracy=0.5)
+    lines = [line.split() for line in output_of_show(monkeypatch, capsys, tmp_path / "policy.pt").splitlines()]
+    for fact in (["seed", "3"], ["steps", "300"], ["accuracy", "0.5"]):
+        assert fact in lines
+    assert any(line[:1] == ["algorithm"] and line[1].startswith("DQN(") for line in lines)
+    with pytest.raises(SystemExit, match=r"--diff prints the changes of a run's code, and .*policy\.pt is a policy"):
+        output_of_show(monkeypatch, capsys, tmp_path / "policy.pt", "--diff")

@@ -40,7 +40,7 @@ def test_probabilities_of_discrete_actions_are_those_of_the_actions_drawn(algori
     observation = OBSERVATIONS[0]
     probability = np.exp([policy.log_probability(observation, action) for action in (0, 1)])
     assert probability.sum() == pytest.approx(1)
-    drawn = policy(np.repeat(observation[None], 20_000, axis=0), deterministic=False)
+    drawn = policy(np.repeat(observation[None], 20_000, axis=0), deterministic=False, seed=0)
     assert np.mean(drawn) == pytest.approx(probability[1], abs=0.015)
 
 
@@ -124,6 +124,15 @@ def test_asking_changes_neither_the_memory_nor_the_next_actions(finished: Callab
     asked, alone = (prl.load_policy(finished("ppo with memory")) for _ in range(2))
     observation = asked.observation_space.sample()
     for _ in range(4):
-        action = asked(observation, deterministic=False)
+        action = asked(observation, deterministic=False, seed=0)
         assert asked.log_probability(observation, action) <= 0
-        assert action == alone(observation, deterministic=False)
+        assert action == alone(observation, deterministic=False, seed=0)
+
+
+def test_with_a_memory_the_probability_of_another_observation_is_refused(finished: Callable[[str], Path]) -> None:
+    policy = prl.load_policy(finished("ppo with memory"))
+    first, second = policy.observation_space.sample(), policy.observation_space.sample()
+    action = policy(first, deterministic=False)
+    assert policy.log_probability(first, action) <= 0
+    with pytest.raises(ValueError, match="the memory is that of the observation which the policy acted on last"):
+        policy.log_probability(second, action)

@@ -161,7 +161,7 @@ def test_a_policy_of_several_environments_resets_its_memory_with_episodes(
 def test_a_loaded_policy_explores_as_at_the_end_of_training(weights: str, finished: Callable[[str], Path]) -> None:
     policy = prl.load_policy(finished("dqn") / weights)
     observations = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)
-    explored = policy(observations, deterministic=False)
+    explored = policy(observations, deterministic=False, seed=0)
     policy.reset()
     # Random actions differ from the greedy ones in half of the rows; epsilon has fallen to 0.05.
     assert (explored != policy(observations)).mean() < 0.1
@@ -176,6 +176,42 @@ def test_exploration_is_determined_by_its_seed(finished: Callable[[str], Path]) 
         drawn.append(np.array([policy(one, deterministic=False, seed=seed) for one in observations]))
     assert np.array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
+
+
+def test_exploration_without_a_seed_differs_between_episodes_and_clients(finished: Callable[[str], Path]) -> None:
+    run = finished("sac")
+    observation = np.zeros(3, np.float32)
+    policy, other = prl.load_policy(run), prl.load_policy(run)
+    drawn = [float(policy(observation, deterministic=False)[0])]
+    policy.reset()
+    drawn += [float(one(observation, deterministic=False)[0]) for one in (policy, other)]
+    assert len(set(drawn)) == 3
+
+
+def test_another_seed_of_exploration_needs_a_reset(finished: Callable[[str], Path]) -> None:
+    policy, observation = prl.load_policy(finished("sac")), np.zeros(3, np.float32)
+    first = policy(observation, deterministic=False, seed=1)
+    assert not np.array_equal(policy(observation, deterministic=False, seed=1), first)
+    with pytest.raises(ValueError, match=r"seed=2 begins exploration anew; call reset\(\) before it"):
+        policy(observation, deterministic=False, seed=2)
+    policy.reset()
+    assert np.array_equal(policy(observation, deterministic=False, seed=1), first)
+
+
+@pytest.mark.long
+def test_a_policy_and_its_export_tell_the_run_that_they_are_from(
+    finished: Callable[[str], Path], tmp_path: Path
+) -> None:
+    policy = prl.load_policy(finished("sac"))
+    assert policy.origin == {
+        "environment": "Pendulum-v1",
+        "seed": policy.origin["seed"],
+        "steps": policy.algorithm.steps,
+    }
+    policy.export(tmp_path / "policy.pt2")
+    extra = {"metadata.json": ""}
+    torch.export.load(tmp_path / "policy.pt2", extra_files=extra)
+    assert json.loads(extra["metadata.json"])["origin"] == policy.origin
 
 
 def noisy_learner(folder: Path) -> prl.Learner:
