@@ -267,8 +267,8 @@ def check_needs_no_history(algorithm: Algorithm) -> None:
     """
     if algorithm.actor.memory is not None:
         raise ValueError(
-            "fitted Q evaluation learns from single transitions, and the actor has a memory; leave it out, or take "
-            "InitialValue and TDError, which support memories"
+            "fitted Q evaluation learns from single transitions, and the actor has a memory: evaluate the policy where "
+            "it acts, or by the callbacks InitialValue and TDError in training, which support memories"
         )
     if algorithm.keeps_acting_state:
         raise ValueError(

@@ -33,8 +33,9 @@ def find_policy(name: str | os.PathLike[str]) -> Path:
     """Return the run folder or the file of a policy, which is downloaded where it is one of the hub's.
 
     Args:
-        name: a run folder, a file that a run has saved, "zoo:sac-pendulum" for a policy that comes with the toolkit, or
-            "hf://user/name" for a repository of the Hugging Face hub.
+        name: a run folder, a file that a run has saved, a folder with ``policy.pt`` as `push` publishes it,
+            "zoo:sac-pendulum" for a policy that comes with the toolkit, or "hf://user/name" for a repository of the
+            Hugging Face hub.
 
     Raises:
         CheckpointError: the zoo has no such policy, or the repository has none.
@@ -47,7 +48,10 @@ def find_policy(name: str | os.PathLike[str]) -> Path:
         return _in_zoo(text.removeprefix(_OF_ZOO))
     if text.startswith(_OF_HUB):
         return _from_hub(repository_named(text))
-    return Path(name)
+    path = Path(name)
+    published = path / POLICY_FILE
+    is_published = published.is_file() and not RunFolder(path).config_file.exists()
+    return _within(published, path) if is_published else path
 
 
 def names_in_zoo() -> list[str]:
@@ -81,8 +85,12 @@ def _from_hub(repository: str) -> Path:
     """
     file = Path(hub().hf_hub_download(repository, POLICY_FILE))
     # The cache holds links to files beside the snapshots, in the repository's own folder.
-    of_repository = file.parents[2] if file.parents[1].name == "snapshots" else file.parent
-    if not file.resolve().is_relative_to(of_repository.resolve()):
+    return _within(file, file.parents[2] if file.parents[1].name == "snapshots" else file.parent)
+
+
+def _within(file: Path, folder: Path) -> Path:
+    """Return the file, which must not be a link out of a folder."""
+    if not file.resolve().is_relative_to(folder.resolve()):
         raise CheckpointError(f"{file} is a link to {file.resolve()}, outside of its repository's folder; delete it")
     return file
 

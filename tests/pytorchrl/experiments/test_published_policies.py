@@ -75,6 +75,18 @@ def test_a_policy_is_loaded_from_the_cache_of_the_hub(
     assert hub.asked == [(REPOSITORY, POLICY_FILE)] * 2
 
 
+def test_a_folder_in_which_a_policy_was_published_is_loaded_by_its_name(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "published" / "cart"
+    folder.mkdir(parents=True)
+    checkpoint.save(folder / POLICY_FILE, policy_state(run))
+    expected = prl.load_policy(run)(OBSERVATIONS)
+    assert np.array_equal(prl.load_policy(folder)(OBSERVATIONS), expected)
+    (folder / POLICY_FILE).rename(tmp_path / "elsewhere.pt")
+    (folder / POLICY_FILE).symlink_to(tmp_path / "elsewhere.pt")
+    with pytest.raises(prl.CheckpointError, match=r"policy\.pt is a link to .*elsewhere\.pt, outside of its"):
+        prl.load_policy(folder)
+
+
 def test_the_package_of_the_hub_finds_a_policy_in_its_cache_without_a_connection(
     policy_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
