@@ -1,8 +1,8 @@
 """User modules with classes and environments that a run is composed of.
 
 Security: modules are imported only because the user names them, never because a file does. Names in a run's
-configuration are looked up only in the modules that the user named, and in the modules that define them, where the run
-names these, the process has imported them already, and they are no installed packages.
+configuration are looked up only in the modules that the user named, and in those that the run names and the modules
+that these import, where the process has imported them already, and they are no installed packages.
 """
 
 import ast
@@ -101,11 +101,26 @@ def _maker_of_the_run(name: str) -> Any:
     modules = [module for one in named if (module := sys.modules.get(_module_of(one))) is not None]
     if named and _script() in named:
         modules.append(sys.modules["__main__"])
-    for module in filter(_is_own_file, modules):
-        found = vars(module).get(name)
-        if is_maker(found, name) and found.__module__ == module.__name__:
-            return found
-    return None
+    found = _makers_in(modules, name)
+    if not found:
+        # A script may name a module alone, as in `import networks`.
+        found = _makers_in([one for module in modules for one in vars(module).values()], name)
+    if len(found) > 1:
+        files = " and ".join(sorted({maker.__module__ for maker in found}))
+        raise CompositionError(f"several modules of the run define {name}, {files}: rename one of them")
+    return next(iter(found), None)
+
+
+def _makers_in(modules: Iterable[Any], name: str) -> list[Any]:
+    """Return what :func:`is_maker` accepts under a name in files of the user's, each once."""
+    own = [module for module in modules if isinstance(module, ModuleType) and _is_own_file(module)]
+    found = [value for module in own if is_maker(value := vars(module).get(name), name)]
+    return [maker for maker in dict.fromkeys(found) if _is_defined_in_own_file(maker)]
+
+
+def _is_defined_in_own_file(value: Any) -> bool:
+    module = sys.modules.get(value.__module__)
+    return module is not None and _is_own_file(module)
 
 
 def _is_usable(name: str) -> bool:

@@ -343,6 +343,51 @@ def test_networks_are_found_in_the_modules_of_a_run_that_are_imported_already(
         prl.load_policy("run")
 
 
+NETWORKS_OF_SCRIPT = """
+import gymnasium
+import torch
+from tests.support.toys import Counter
+
+gymnasium.register("Mine-v0", Counter)
+
+
+class Doubled(torch.nn.Module):
+    def __init__(self, space):
+        super().__init__()
+
+    def forward(self, observation):
+        return 2 * observation
+"""
+GUARDED = """
+import pytorchrl as prl
+import my_networks
+
+if __name__ == "__main__":
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(start_steps=20, test_every=0),
+        prl.OffPolicyActor.create_factory(feature_extractor=my_networks.Doubled, hidden_sizes=(8,)),
+        prl.ReplayBuffer.create_factory(size=100),
+        prl.VecEnv.create_factory("Mine-v0"),
+    )
+    with prl.Learner(scheme, 60, "run") as learner:
+        learner.run(progress=False)
+    prl.load_policy("run")
+    with prl.Learner.resume("run", target_steps=80) as learner:
+        print(learner.run(progress=False))
+"""
+
+
+def test_a_guarded_script_finds_networks_of_the_modules_that_it_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    (tmp_path / "my_networks.py").write_text(NETWORKS_OF_SCRIPT)
+    (tmp_path / "script.py").write_text(GUARDED)
+    finished = warm_interpreter.run(["script.py"], tmp_path)
+    assert finished.stdout.endswith("True\n"), finished.stderr
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["imports"] == ["script"]
+
+
 @pytest.mark.usefixtures("no_modules_imported")
 @pytest.mark.parametrize(
     ("form", "reason"),
