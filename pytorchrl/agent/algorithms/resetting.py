@@ -19,7 +19,7 @@ def reset_networks(
     """Reinitialise networks, target networks and dual variables of an algorithm, and the optimisers of what changes.
 
     Its random generators, its counters of updates and statistics of data, such as the running moments of observations,
-    stay as they are.
+    stay as they are, and so do frozen parameters, which require no gradient, and their copies in target networks.
 
     Args:
         algorithm: has the networks, which are changed in place.
@@ -30,12 +30,12 @@ def reset_networks(
     """
     networks, fresh_networks = _networks(algorithm), _networks(fresh)
     renewed = None if last_layers is None else set(_renewed_modules(algorithm, last_layers))
-    changed: set[int] = set()
+    changed, frozen = set[int](), _frozen(algorithm)
     for module, fresh_module in zip(networks.modules(), fresh_networks.modules(), strict=True):
         weight = 0.0 if renewed is None or module in renewed else keep
         for (name, tensor), (_, initial) in zip(_tensors(module), _tensors(fresh_module), strict=True):
             # A tensor that two modules share is changed once.
-            if weight == 1 or id(tensor) in changed or name in getattr(module, "statistics", ()):
+            if weight == 1 or id(tensor) in changed | frozen or name in getattr(module, "statistics", ()):
                 continue
             if weight == 0:
                 tensor.copy_(initial)
@@ -53,6 +53,17 @@ def _networks(algorithm: Algorithm) -> nn.ModuleList:
     """Return the networks of the actor and the target networks."""
     targets = [target.network for target in algorithm.training.targets.values()]
     return nn.ModuleList([*algorithm.actor.networks.values(), *targets])
+
+
+def _frozen(algorithm: Algorithm) -> set[int]:
+    """Return the ids of frozen parameters, and of their copies in target networks."""
+    targets = algorithm.training.targets.values()
+    of_targets = {id(parameter) for target in targets for parameter in target.network.parameters()}
+    frozen = {id(one) for one in algorithm.actor.networks.parameters() if not one.requires_grad} - of_targets
+    for target in targets:
+        pairs = zip(target.network.parameters(), target.followed.parameters(), strict=True)
+        frozen |= {id(copy) for copy, followed in pairs if id(followed) in frozen}
+    return frozen
 
 
 def _renewed_modules(algorithm: Algorithm, last_layers: int | Mapping[str, int]) -> Iterator[nn.Module]:

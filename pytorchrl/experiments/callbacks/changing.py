@@ -22,9 +22,10 @@ class ResetNetworks(Callback):
 
     All networks of the actor, target networks and dual variables, such as temperatures, take initial weights that are
     drawn from the run's seed and the number of updates; the optimisers forget the moments of what changes. Storages,
-    schedules, exploration and the statistics of normalised observations stay. A reset is made before steps are
-    collected, after evaluations and other callbacks, so that these see the trained networks, and the end of a run is
-    not reset. It logs "train/resets", their number. Asynchronous workers may send what they began with the old weights.
+    schedules, exploration, the statistics of normalised observations and frozen parameters stay. A reset is made before
+    steps are collected, after evaluations and other callbacks, so that these see the trained networks, and the end of a
+    run is not reset. It logs "train/resets", their number. Asynchronous workers may send what they began with the old
+    weights.
 
     Args:
         every: updates between resets.

@@ -332,6 +332,21 @@ def test_the_last_layers_of_critics_policy_and_targets_are_initialised_anew() ->
     scheme.close()
 
 
+def test_frozen_parameters_and_their_copies_in_target_networks_stay() -> None:
+    scheme = made(prl.DQN.create_factory(), CARTPOLE)
+    q, target = scheme.algorithm.q, next(iter(scheme.algorithm.training.targets.values())).network
+    frozen, copied = q.body.hidden.layers[0].weight, target.body.hidden.layers[0].weight
+    frozen.requires_grad_(False)
+    with torch.no_grad():
+        frozen.fill_(0.5)
+        copied.fill_(0.5)
+    changed = changed_by(scheme)
+    assert torch.equal(frozen, torch.full_like(frozen, 0.5))
+    assert torch.equal(copied, frozen)
+    assert "networks.q.body.hidden.layers.1.weight" in changed
+    scheme.close()
+
+
 def test_layers_before_the_last_ones_are_shrunk_and_perturbed() -> None:
     scheme = made(prl.SAC.create_factory(), prl.VecEnv.create_factory("Pendulum-v1"))
     before, fresh = scheme.algorithm.get_weights(), scheme.make_algorithm(1)
