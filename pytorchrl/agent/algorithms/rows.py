@@ -146,13 +146,23 @@ class Rows:
         return self.mean_weights
 
     def mean(self, values: Tensor) -> Tensor:
-        """Return the mean () of values (N, 1) over all rows but padding, without importance weights."""
+        """Return the mean () of values (N, 1) over all rows but padding, without importance weights.
+
+        Raises:
+            ValueError: the values have another shape.
+        """
+        self._check_shape(values)
         if MASK not in self.batch:
             return values.mean()
         return (self.mean_weights * values).sum()
 
     def weighted_mean(self, values: Tensor) -> Tensor:
-        """Return the mean () of values (N, 1), with importance weights."""
+        """Return the mean () of values (N, 1), with importance weights.
+
+        Raises:
+            ValueError: the values have another shape.
+        """
+        self._check_shape(values)
         return (self.weight * values).sum()
 
     def standardised(self, values: Tensor) -> Tensor:
@@ -170,6 +180,14 @@ class Rows:
     def maximum(self, values: Tensor) -> Tensor:
         """Return the maximum () of values (N, 1) over all rows but padding."""
         return self._without_padding(values).max()
+
+    def _check_shape(self, values: Tensor) -> None:
+        """Refuse values (N,), which weights (N, 1) would be multiplied with to (N, N)."""
+        if values.shape != self.reward.shape:
+            raise ValueError(
+                f"Rows: the mean is of one value a row, {tuple(self.reward.shape)}, got {tuple(values.shape)}; keep the "
+                f"last axis, as by sum(1, keepdim=True)"
+            )
 
     def _without_padding(self, values: Tensor) -> Tensor:
         """Return values (N, 1), with minus infinity in padding."""
