@@ -185,8 +185,8 @@ class Rows:
         """Refuse values (N,), which weights (N, 1) would be multiplied with to (N, N)."""
         if values.shape != self.reward.shape:
             raise ValueError(
-                f"Rows: the mean is of one value a row, {tuple(self.reward.shape)}, got {tuple(values.shape)}; keep the "
-                f"last axis, as by sum(1, keepdim=True)"
+                f"Rows: the mean is of one value a row, {tuple(self.reward.shape)}, got {tuple(values.shape)}; keep "
+                f"the last axis, as by sum(1, keepdim=True)"
             )
 
     def _without_padding(self, values: Tensor) -> Tensor:
