@@ -183,10 +183,10 @@ class Rows:
 
     def _check_shape(self, values: Tensor) -> None:
         """Refuse values (N,), which weights (N, 1) would be multiplied with to (N, N)."""
-        if values.shape != self.reward.shape:
+        if values.dim() != self.reward.dim():
             raise ValueError(
-                f"Rows: the mean is of one value a row, {tuple(self.reward.shape)}, got {tuple(values.shape)}; keep "
-                f"the last axis, as by sum(1, keepdim=True)"
+                f"Rows: the mean is of values (N, 1), got {tuple(values.shape)}; keep the last axis, as by sum(1, "
+                f"keepdim=True)"
             )
 
     def _without_padding(self, values: Tensor) -> Tensor:
