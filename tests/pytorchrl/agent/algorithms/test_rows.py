@@ -28,7 +28,7 @@ from storages.transition import (
     TRUNC2,
     WEIGHTS,
 )
-from tests.support.by_hand import envs_with
+from tests.support.by_hand import envs_with, replayed
 from tests.support.toys import continuous
 
 BOX = continuous(-3.0, 1.0, 2)
@@ -162,3 +162,15 @@ def test_a_single_row_is_standardised_to_itself_with_a_mask_and_without() -> Non
     assert rows(1).standardised(torch.tensor([[2.0]])).tolist() == [[2.0]]
     padded = rows(3, **{MASK: torch.tensor([1.0, 0, 0]).view(3, 1, 1)})
     assert padded.standardised(torch.tensor([[2.0], [5.0], [7.0]]))[0].tolist() == [2.0]
+
+
+@pytest.mark.parametrize("mean", ["mean", "weighted_mean"])
+def test_a_mean_of_values_without_a_last_axis_is_refused(mean: str) -> None:
+    envs = envs_with(BOX)
+    algorithm = prl.SAC.create_factory()("cpu", prl.OffPolicyActor.create_factory()("cpu", envs), envs)
+    rows = algorithm.read(replayed(np.zeros((4, 2), np.float32)))
+    values = torch.full((4, 1), 2.0)
+    weight = 1.0 if mean == "mean" else float(rows.weight.sum())
+    assert float(getattr(rows, mean)(values)) == pytest.approx(2 * weight)
+    with pytest.raises(ValueError, match=r"the mean is of values \(N, 1\), got \(4,\); keep the last axis"):
+        getattr(rows, mean)(values[:, 0])
