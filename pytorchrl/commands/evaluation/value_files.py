@@ -13,8 +13,7 @@ from pytorchrl.logging.tables.evaluation_table import csv_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SIZE = (7.0, 1.4)
-_INCHES_OF_A_LINE = 0.4
+_WIDTH_INCHES, _MARGINS_INCHES, _LINE_INCHES = 7.0, 1.4, 0.4
 
 
 def write_values(found: ValueFromData, estimates: Mapping[str, Estimate], title: str, output: Path) -> Path:
@@ -38,7 +37,7 @@ def write_values(found: ValueFromData, estimates: Mapping[str, Estimate], title:
 def _drawn(found: ValueFromData, estimates: Mapping[str, Estimate], title: str) -> "Figure":
     from matplotlib.figure import Figure
 
-    figure = Figure((_SIZE[0], _SIZE[1] + _INCHES_OF_A_LINE * len(estimates)), layout="constrained")
+    figure = Figure((_WIDTH_INCHES, _MARGINS_INCHES + _LINE_INCHES * len(estimates)), layout="constrained")
     axes = figure.subplots()
     for number, estimate in enumerate(estimates.values()):
         color = style_for(number).color
@@ -47,8 +46,10 @@ def _drawn(found: ValueFromData, estimates: Mapping[str, Estimate], title: str) 
         axes.annotate(
             f"{estimate.value:.4g}", (estimate.value, number), (0, 6), textcoords="offset points", ha="center"
         )
+    left, right = axes.get_xlim()
     for place, line in ((found.behaviour.value, ":"), (0.0, "-")):
-        axes.axvline(place, color="#555555", linestyle=line, linewidth=1, zorder=0)
+        if left <= place <= right:
+            axes.axvline(place, color="#555555", linestyle=line, linewidth=1, zorder=0)
     axes.set_yticks(range(len(estimates)), [in_figure(name) for name in estimates])
     axes.set_ylim(len(estimates) - 0.5, -0.6)
     axes.set_xlabel(f"return discounted by {found.gamma:g} a step, with 95% intervals")
