@@ -19,7 +19,7 @@ def reset_networks(
     """Reinitialise networks, target networks and dual variables of an algorithm, and the optimisers of what changes.
 
     Its random generators, its counters of updates and statistics of data, such as the running moments of observations,
-    stay as they are, and so do frozen parameters, which require no gradient, and their copies in target networks.
+    stay as they are, and so do frozen parameters of trained networks and their copies in target networks.
 
     Args:
         algorithm: has the networks, which are changed in place.
@@ -56,11 +56,10 @@ def _networks(algorithm: Algorithm) -> nn.ModuleList:
 
 
 def _frozen(algorithm: Algorithm) -> set[int]:
-    """Return the ids of frozen parameters, and of their copies in target networks."""
-    targets = algorithm.training.targets.values()
-    of_targets = {id(parameter) for target in targets for parameter in target.network.parameters()}
-    frozen = {id(one) for one in algorithm.actor.networks.parameters() if not one.requires_grad} - of_targets
-    for target in targets:
+    """Return the ids of frozen parameters of trained networks, and of their copies in target networks."""
+    trained = [one for group in algorithm.training.groups.values() for one in group.parameters.values()]
+    frozen = {id(parameter) for parameter in trained if not parameter.requires_grad}
+    for target in algorithm.training.targets.values():
         pairs = zip(target.network.parameters(), target.followed.parameters(), strict=True)
         frozen |= {id(copy) for copy, followed in pairs if id(followed) in frozen}
     return frozen

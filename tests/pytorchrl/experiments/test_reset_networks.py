@@ -332,6 +332,24 @@ def test_the_last_layers_of_critics_policy_and_targets_are_initialised_anew() ->
     scheme.close()
 
 
+class HalfFrozen(nn.Linear):
+    """Its weights are frozen from the beginning."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(space.shape[0], 8)
+        self.weight.requires_grad_(False)
+
+
+def test_parameters_that_were_frozen_when_they_were_made_stay() -> None:
+    scheme = made(prl.DQN.create_factory(), CARTPOLE, feature_extractor=HalfFrozen)
+    frozen = scheme.algorithm.q.body.features.weight
+    frozen.fill_(0.5)
+    changed = changed_by(scheme)
+    assert torch.equal(frozen, torch.full_like(frozen, 0.5))
+    assert "networks.q.body.features.bias" in changed
+    scheme.close()
+
+
 def test_frozen_parameters_and_their_copies_in_target_networks_stay() -> None:
     scheme = made(prl.DQN.create_factory(), CARTPOLE)
     q, target = scheme.algorithm.q, next(iter(scheme.algorithm.training.targets.values())).network
