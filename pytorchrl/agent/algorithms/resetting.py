@@ -35,7 +35,9 @@ def reset_networks(
         weight = 0.0 if renewed is None or module in renewed else keep
         for (name, tensor), (_, initial) in zip(_tensors(module), _tensors(fresh_module), strict=True):
             # A tensor that two modules share is changed once.
-            if weight == 1 or id(tensor) in changed | frozen or name in getattr(module, "statistics", ()):
+            if weight == 1 or id(tensor) in changed or id(tensor) in frozen:
+                continue
+            if name in getattr(module, "statistics", ()):
                 continue
             if weight == 0:
                 tensor.copy_(initial)

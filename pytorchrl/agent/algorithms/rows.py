@@ -149,7 +149,7 @@ class Rows:
         """Return the mean () of values (N, 1) over all rows but padding, without importance weights.
 
         Raises:
-            ValueError: the values have another shape.
+            ValueError: the values have another number of axes.
         """
         self._check_shape(values)
         if MASK not in self.batch:
@@ -160,7 +160,7 @@ class Rows:
         """Return the mean () of values (N, 1), with importance weights.
 
         Raises:
-            ValueError: the values have another shape.
+            ValueError: the values have another number of axes.
         """
         self._check_shape(values)
         return (self.weight * values).sum()
@@ -182,7 +182,7 @@ class Rows:
         return self._without_padding(values).max()
 
     def _check_shape(self, values: Tensor) -> None:
-        """Refuse values (N,), which weights (N, 1) would be multiplied with to (N, N)."""
+        """Refuse values such as (N,), which weights (N, 1) would be multiplied with to (N, N)."""
         if values.dim() != self.reward.dim():
             raise ValueError(
                 f"Rows: the mean is of values (N, 1), got {tuple(values.shape)}; keep the last axis, as by sum(1, "

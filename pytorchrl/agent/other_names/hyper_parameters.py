@@ -346,7 +346,7 @@ ACTOR_NAMES: OtherNames = {
     "encoder_factory": _EXTRACTOR,
     "share_features_extractor": {
         "": "no setting: each network has a feature_extractor of its own; shared_body shares all layers but the heads, "
-        "and excludes per_network"
+        "and cannot be combined with per_network"
     },
     "vf_share_layers": {"shared_body": "shared_body"},
     "use_batch_norm": {"batch_norm": "batch_norm"},
