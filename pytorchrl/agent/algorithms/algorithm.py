@@ -22,6 +22,7 @@ from pytorchrl.agent.algorithms.refusals import ROLE, answer_call, factory_code,
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import TrainingState
+from pytorchrl.agent.algorithms.untrained import UPDATES_BEFORE, warn_of_untrained
 from pytorchrl.agent.algorithms.update_plan import UpdatePlan
 from pytorchrl.agent.device import find_device, make_generator, restore_generators, seed_generators
 from pytorchrl.agent.envs.vec_env import VecEnv
@@ -338,7 +339,8 @@ class Algorithm(Changeable, ABC):
 
     def end_update(self) -> None:
         """Count the update, and update the target networks that are due."""
-        self.training.counters["updates"] += 1
+        if self.training.count_update() == UPDATES_BEFORE:
+            warn_of_untrained(self)
         self.training.update_targets(self, self.steps)
 
     def get_weights(self) -> dict[str, Tensor]:

@@ -41,6 +41,8 @@ class ParameterGroup:
         """Whether the next step keeps the norm of its gradients in ``gradient_norm``."""
         self.gradient_norm: Tensor | None = None
         """(), of the last measured step, before gradients were clipped."""
+        self.has_stepped = False
+        """Whether it has taken a step, in this process."""
 
     def gradients(self) -> dict[str, Tensor]:
         """Return copies of the existing gradients, by name."""
@@ -58,6 +60,7 @@ class ParameterGroup:
             gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
             self.gradient_norm = nn.utils.get_total_norm(gradients) if gradients else None
             self.measures_gradients = False
+        self.has_stepped = True
         before = self._values_with_shares()
         self.stepper.step(self._norm_of(algorithm))
         if before:
@@ -65,6 +68,7 @@ class ParameterGroup:
 
     def minimise(self, algorithm: object, loss: Callable[[], Tensor]) -> Tensor:
         """Take an optimiser step on a loss (), which it may evaluate several times; returns the first value."""
+        self.has_stepped = True
         before = self._values_with_shares()
         value = self.stepper.minimise(loss, self._norm_of(algorithm))
         if before:

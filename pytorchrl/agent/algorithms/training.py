@@ -15,7 +15,6 @@ from pytorchrl.agent.algorithms.parameter_group import ParameterGroup
 from pytorchrl.agent.optimizers import FlatParameters
 from storages.component.other_names import KnownNames
 
-
 class TrainingState:
     """Register of everything that an algorithm trains."""
 
@@ -24,6 +23,7 @@ class TrainingState:
         self.targets: dict[str, Target] = {}
         self.variables: dict[str, nn.Parameter] = KnownNames({}, "training.variables", "variable")
         self.counters: dict[str, int] = {"updates": 0}
+        self._counted = 0  # in this process
         self._built: dict[str, bool] = {}
         self._loaded: dict[str, bool] = {}
 
@@ -117,6 +117,12 @@ class TrainingState:
         for group in self.groups.values():
             group.set_gradients(gradients, device)
         return [group for group in self.groups.values() if group.has_gradients]
+
+    def count_update(self) -> int:
+        """Count an update; return the number of those in this process."""
+        self.counters["updates"] += 1
+        self._counted += 1
+        return self._counted
 
     def update_targets(self, algorithm: object, steps: int) -> None:
         """Update the target networks that are due after an update, at this number of environment transitions."""
