@@ -15,6 +15,7 @@ from pytorchrl.agent.algorithms.parameter_group import ParameterGroup
 from pytorchrl.agent.optimizers import FlatParameters
 from storages.component.other_names import KnownNames
 
+
 class TrainingState:
     """Register of everything that an algorithm trains."""
 
