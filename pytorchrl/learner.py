@@ -19,6 +19,7 @@ from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.experiments.measurements import Measurements
 from pytorchrl.experiments.restored_runs import own_loggers, parts_of, positive, repeated_run, resumed_run, settings
 from pytorchrl.experiments.runs import checkpoint, storage_paths
+from pytorchrl.experiments.runs.changed_settings import with_changes
 from pytorchrl.experiments.runs.composition import as_checkpoint_error
 from pytorchrl.experiments.runs.continuation import (
     data_sets_of,
@@ -139,6 +140,7 @@ class Learner(Answering, Closing):
         folder, called = RunFolder(log_dir), Callbacks(callbacks)
         config = scheme.config | settings(target_steps, log_to, log_every, keep_checkpoints)
         config |= parts_of(scheme, called)
+        config = with_changes(config, scheme.changeable, [part.changed_parameters for part in scheme.changeable])
         directories = storage_paths.directories_of(config).values()
         folder.make()
         with RunLock(folder.path, directories) as lock:

@@ -16,6 +16,7 @@ from pytorchrl.experiments.runs.composition import class_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
 from pytorchrl.logging.formats import text_of_callable
+from pytorchrl.logging.groups import changes_by_hand
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.terminal import tell
@@ -26,7 +27,7 @@ from storages.component.setting import is_callable, plain
 _LAST = 10
 """Evaluations over which a mean is shown."""
 _PARTS = ("algorithm", "actor", "storage", "train_envs", "test_envs")
-_NOT_SHOWN = {"spaces", "own_classes", "target_steps", "log_every", "keep_checkpoints"}
+_NOT_SHOWN = {"changed_by_hand", "spaces", "own_classes", "target_steps", "log_every", "keep_checkpoints"}
 """Settings that are shown elsewhere, or that change no result."""
 
 
@@ -95,6 +96,8 @@ def _composition(config: Mapping[str, Any]) -> dict[str, str]:
     rows |= {f"source {name}": shown(source) for name, source in config.get("sources", {}).items()}
     usual = {"max_test_episode_steps": MAX_EPISODE_STEPS}
     others = {name: value for name, value in config.items() if name not in {*_PARTS, *_NOT_SHOWN, "sources"}}
+    if changes := changes_by_hand(config):
+        rows["changed by hand"] = ", ".join(f"{name}={value}" for name, value in changes.items())
     absent: tuple[Any, ...] = (None, [], {})
     return rows | {
         name: shown(value) for name, value in others.items() if value not in absent and value != usual.get(name)

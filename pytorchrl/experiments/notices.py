@@ -14,6 +14,7 @@ from pytorchrl.experiments.callbacks import TrainingRun
 from pytorchrl.experiments.policies.fitted_q import needs_history
 from pytorchrl.experiments.recordings.filming import can_render
 from pytorchrl.experiments.runs import storage_paths
+from pytorchrl.logging.groups import changes_by_hand
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.terminal import tell
 
@@ -51,6 +52,13 @@ def report_unconstrained_learning(scheme: Scheme) -> None:
         f"lack: the policy is often worse than before, or than that of the data. {made_for_data} keeps to the data; or "
         f"collect beside them (train --online)."
     )
+
+
+def report_changes_not_repeated(folder: Path, config: Mapping[str, Any]) -> None:
+    """Say which hyper-parameters of a run were changed by hand, where another begins with its configuration."""
+    if changes := changes_by_hand(config):
+        made = ", ".join(f"{name}={value}" for name, value in changes.items())
+        tell(f"{folder} was changed by hand, to {made}; the new run keeps the values that it began with.")
 
 
 def report_threads(scheme: Scheme) -> None:

@@ -10,8 +10,10 @@ import torch
 
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.driven import DrivenEnvs
+from pytorchrl.experiments import notices
 from pytorchrl.experiments.callbacks import Callbacks, callbacks_from_config
 from pytorchrl.experiments.runs import checkpoint, storage_owner, storage_paths
+from pytorchrl.experiments.runs.changed_settings import with_changes
 from pytorchrl.experiments.runs.checkpoint import CheckpointError, DamagedCheckpointError
 from pytorchrl.experiments.runs.composition import (
     as_checkpoint_error,
@@ -123,12 +125,14 @@ def resumed_run(
         if scheme is None:
             # Those of an id that a module has registered are known to the process that began the run alone.
             config_now["imports"] = config_now["imports"] or config.get("imports", [])
-        given = [(part, part.changed_parameters) for part in restored.changeable]
+        given = [part.changed_parameters for part in restored.changeable]
         with as_checkpoint_error(file):
             cut_short = restored.load_state_dict(state["scheme"])
             learner_state = state["learner"]
-        for part, changes in given:
-            part.take_changes(part.changed_parameters | changes)
+        saved = [part.changed_parameters for part in restored.changeable]
+        config_now = with_changes(config_now, restored.changeable, given, saved, steps)
+        for part, of_checkpoint, changes in zip(restored.changeable, saved, given, strict=True):
+            part.take_changes(of_checkpoint | changes)
         yield ResumedRun(config_now, restored, called, loggers, file, learner_state, damaged, cut_short, scheme is None)
 
 
@@ -196,6 +200,7 @@ def repeated_run(
         with as_checkpoint_error(run.config_file):
             called = callbacks_from_config(config) if callbacks is None else callbacks
             loggers = loggers_from_config(config) if log_to is None else log_to
+        notices.report_changes_not_repeated(run.path, config)
         with made_scheme(composition, data, run.config_file) as scheme:
             of_learner = {
                 "log_to": loggers,

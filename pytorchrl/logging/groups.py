@@ -16,6 +16,7 @@ _MOST_SETTINGS_IN_A_NAME = 3
 _MOST_ALGORITHMS_IN_A_TITLE = 3
 _NO_PART_OF_A_COMPOSITION = frozenset({"seed", "log_to", "log_every", "keep_checkpoints", "checkpoint_every"})
 _FOLLOWS_FROM_OTHERS = frozenset({"spaces", "own_classes", "imports"})
+_CHANGED_BY_HAND = "changed_by_hand"
 _CHANGE_NO_TRAINING = frozenset(
     {"ActionDifference", "EvaluateIn", "ExportPolicy", "FittedQEvaluation", "InitialValue", "LogWeights"}
     | {"NormalizedScore", "RecordVideos", "SavePolicies", "TDError", "TimeParts"}
@@ -44,21 +45,48 @@ def grouped(runs: Iterable[Run]) -> list[Group]:
 
 
 def composition_of(run: Run) -> str:
-    """Return a text that is equal for runs that differ only in seed, logging, checkpoints and what is measured."""
-    composition = _without_measuring(
+    """Return a text that is equal for runs that differ only in seed, logging, checkpoints and what is measured.
+
+    Where nothing is scheduled, their target may differ, too: it changes nothing of the steps that both have made.
+    """
+    composition = _of_training(
         {key: value for key, value in run.config.items() if key not in _NO_PART_OF_A_COMPOSITION}
     )
     return json.dumps(composition, sort_keys=True) if composition else str(run.folder)
 
 
-def _without_measuring(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration without the callbacks that change nothing of a run's training."""
+def _of_training(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration without what changes nothing of a run's training, with what was changed by name."""
     callbacks = [one for one in config.get("callbacks") or [] if _part_name(one) not in _CHANGE_NO_TRAINING]
-    return {key: callbacks if key == "callbacks" else value for key, value in config.items()}
+    found = {key: callbacks if key == "callbacks" else value for key, value in config.items()}
+    if not (callbacks or config.get("own_classes") or _has_schedule(config)):
+        found.pop("target_steps", None)
+    if changes := changes_by_hand(found):
+        found["changed"] = changes
+    found.pop(_CHANGED_BY_HAND, None)
+    return found
+
+
+def _has_schedule(value: Any) -> bool:
+    """Whether a part of a configuration holds a setting that follows the progress of the run."""
+    if isinstance(value, Mapping):
+        return _part_name(value).endswith("Schedule") or any(map(_has_schedule, value.values()))
+    return isinstance(value, list) and any(map(_has_schedule, value))
 
 
 def _part_name(part: Any) -> str:
     return str(part.get("name") or "") if isinstance(part, Mapping) else ""
+
+
+def changes_by_hand(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the hyper-parameters that were changed before a run went on: ``{"lr": "0.0001 from step 40,000"}``."""
+    changes: dict[str, str] = {}
+    entries = config.get(_CHANGED_BY_HAND)
+    for entry in entries if isinstance(entries, list) else []:
+        values, steps = (entry.get("hyper_parameters"), entry.get("steps")) if isinstance(entry, Mapping) else (0, 0)
+        if isinstance(values, Mapping) and isinstance(steps, int):
+            changes |= {str(name): f"{_text(value)} from step {steps:,}" for name, value in values.items()}
+    return changes
 
 
 def named_groups(runs: Mapping[str, Iterable[Run]]) -> list[Group]:
@@ -221,7 +249,7 @@ def _common(folders: Iterable[Path]) -> Path:
 
 def _differing_settings(groups: Sequence[Group]) -> list[str] | None:
     """Return the settings that differ between groups of one environment, ``n_step=3``; None if there are too many."""
-    settings = [dict(_flat(_without_measuring(group.runs[0].config))) for group in groups]
+    settings = _settings(groups)
     names: dict[str, None] = {}
     for env in environments(groups):
         beside = [config for config, group in zip(settings, groups, strict=True) if group.environment == env]
@@ -251,7 +279,7 @@ def hidden_differences(groups: Sequence[Group]) -> dict[str, list[str]]:
     Returns:
         The values of each setting, in the order of the groups.
     """
-    configs = [dict(_flat(_without_measuring(group.runs[0].config))) for group in groups]
+    configs = _settings(groups)
     found: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for config in configs for name in config):
         having = [(group, config[name]) for group, config in zip(groups, configs, strict=True) if name in config]
@@ -260,6 +288,17 @@ def hidden_differences(groups: Sequence[Group]) -> dict[str, list[str]]:
         if len(values) > 1 and not is_told and not name.endswith(".name") and not name.startswith(_OF_EVALUATIONS):
             found[name] = [textwrap.shorten(value, _MOST_CHARACTERS_OF_A_VALUE, placeholder="...") for value in values]
     return found
+
+
+def _settings(groups: Sequence[Group]) -> list[dict[str, str]]:
+    """Return the settings of each group by dotted names; the target of all where it matters for any."""
+    configs = [_of_training(group.runs[0].config) for group in groups]
+    if any("target_steps" in config for config in configs):
+        configs = [
+            config | {"target_steps": group.runs[0].config.get("target_steps")}
+            for config, group in zip(configs, groups, strict=True)
+        ]
+    return [dict(_flat(config)) for config in configs]
 
 
 def _last(name: str) -> str:

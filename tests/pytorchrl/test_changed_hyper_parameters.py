@@ -1,5 +1,6 @@
 """Hyper-parameters that a callback changed during a run are those of the resumed run."""
 
+import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -177,6 +178,51 @@ def test_hyper_parameters_changed_in_a_scheme_given_to_resume_win(tmp_path: Path
     with prl.Learner.resume(folder, scheme=scheme, callbacks=[]):
         assert (scheme.algorithm.gamma, scheme.algorithm.changed_parameters["lr"]) == (0.5, 1e-2)
         assert (scheme.storage.stratified, scheme.storage.alpha) == (True, 0.3)  # type: ignore[attr-defined]
+
+
+def changed_by_hand(run: Path) -> Any:
+    return json.loads((run / "config.json").read_text()).get("changed_by_hand")
+
+
+def test_the_configuration_records_what_was_changed_by_hand_and_when(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    with prl.Learner(dqn(seed=3), 40, folder) as learner:
+        learner.run(progress=False)
+    assert changed_by_hand(folder) is None
+    for gamma in (0.5, 0.7):  # the first resumed learner makes no step
+        scheme = dqn(seed=3)
+        scheme.algorithm.update_algorithm_parameter("gamma", gamma)
+        scheme.storage.update_storage_parameter("alpha", 0.3)
+        with prl.Learner.resume(folder, scheme=scheme, target_steps=80) as learner:
+            if gamma == 0.7:
+                learner.run(progress=False)
+    expected = [
+        {"steps": 40, "part": "DQN", "hyper_parameters": {"gamma": 0.7}},
+        {"steps": 40, "part": "PERBuffer", "hyper_parameters": {"alpha": 0.3}},
+    ]
+    assert changed_by_hand(folder) == expected
+    scheme = dqn(seed=3)
+    scheme.algorithm.lr = 1e-5
+    with prl.Learner.resume(folder, scheme=scheme, target_steps=120) as learner:
+        learner.run(progress=False)
+    with prl.Learner.resume(folder, target_steps=160) as learner:
+        learner.run(progress=False)
+    expected.append({"steps": 80, "part": "DQN", "hyper_parameters": {"lr": 1e-5}})
+    assert changed_by_hand(folder) == expected
+    with prl.Learner.repeat(folder, tmp_path / "again"):
+        assert "was changed by hand, to gamma=0.7 from step 40" in capsys.readouterr().out
+    assert changed_by_hand(tmp_path / "again") is None
+
+
+def test_what_was_changed_before_a_run_began_is_recorded_and_what_callbacks_change_is_not(tmp_path: Path) -> None:
+    scheme = dqn(seed=3)
+    scheme.algorithm.gamma = 0.5
+    changes = [ChangesOnce({("algorithm", "lr"): 1e-4}, at=20)]
+    with prl.Learner(scheme, 40, tmp_path / "run", callbacks=changes) as learner:
+        learner.run(progress=False)
+    assert changed_by_hand(tmp_path / "run") == [{"steps": 0, "part": "DQN", "hyper_parameters": {"gamma": 0.5}}]
 
 
 def test_a_scheme_of_other_hyper_parameters_is_refused_even_if_changed_to_them(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorchrl.experiments.runs import storage_paths
+from pytorchrl.experiments.runs.changed_settings import check_changes
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.provenance import code_of_the_directory, provenance
 from pytorchrl.run_files import RunFiles
@@ -241,6 +242,7 @@ def _check(config: Any) -> None:
     imports = config.get("imports", [])
     if not isinstance(imports, list) or not all(isinstance(name, str) and name.isprintable() for name in imports):
         raise ValueError(f"imports must be a list of modules' names, got {imports!r}")
+    check_changes(config)
     log_to = config.get("log_to")
     if not isinstance(log_to, list) or not all(isinstance(place, str | dict) for place in log_to):
         raise ValueError(f"log_to must be a list of names, got {log_to!r}")

@@ -1,5 +1,6 @@
 """Runs are grouped by composition, and groups are named by their differences."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,25 @@ def test_callbacks_that_only_measure_and_save_do_not_divide_runs() -> None:
     callbacks = [[], [called("TDError"), called("SavePolicies")], [called("ResetNetworks")], [called("OfAUser")]]
     groups = grouped([run(composition(seed=seed, callbacks=one)) for seed, one in enumerate(callbacks)])
     assert [len(group.runs) for group in groups] == [2, 1, 1]
+
+
+def test_runs_of_other_lengths_form_one_group_unless_something_follows_their_target() -> None:
+    falling = {"lr": {"name": "LinearSchedule", "hyper_parameters": {"initial": 0.1, "final": 0}}}
+    own = {"name": "OfAUser", "hyper_parameters": {}}
+    for more, groups in (({}, 1), ({"settings": falling}, 2), ({"callbacks": [own]}, 2), ({"own_classes": ["It"]}, 2)):
+        runs = [run(composition(target_steps=steps, **copy.deepcopy(more)), str(steps)) for steps in (1_000, 2_000)]
+        assert len(grouped(runs)) == groups
+    assert names([composition(target_steps=1_000, settings=falling), composition(settings=falling, seed=2)]) == ["DQN"]
+
+
+def test_a_run_that_was_changed_by_hand_is_a_group_of_its_own_with_the_change_in_its_name() -> None:
+    changed = [{"steps": 4_000, "part": "DQN", "hyper_parameters": {"gamma": 0.9}}]
+    assert names([composition(), composition(changed_by_hand=changed, seed=2)]) == [
+        "DQN",
+        "DQN, gamma=0.9 from step 4,000",
+    ]
+    for damaged in (3, [3], [{"steps": "x", "hyper_parameters": {}}], [{"steps": 1}]):
+        assert len(names([composition(changed_by_hand=damaged)])) == 1
 
 
 def test_runs_of_unknown_composition_are_not_grouped() -> None:
