@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import tyro
 from gymnasium.error import DependencyNotInstalled
 
-from pytorchrl.commands.shared import STOPPED
+from pytorchrl.commands.shared import STOPPED, refuse_settings
 from pytorchrl.commands.table import COMMANDS, DATA_COMMANDS, READ_THEIR_OWN_ARGUMENTS, Command
 from pytorchrl.installed_files import is_installed
 from pytorchrl.terminal import ending_with_its_reader, format_warning, printable, tell
@@ -52,6 +52,8 @@ def _run(arguments: Sequence[str]) -> None:
         case [name, *rest] if name in READ_THEIR_OWN_ARGUMENTS:
             COMMANDS[name].function(rest)
         case [name, *rest] if name in COMMANDS:
+            if name in ("resume", "repeat"):
+                refuse_settings(name, rest)
             tyro.cli(COMMANDS[name].function, prog=f"{_PROGRAM} {name}", args=rest)
         case _:
             _describe(COMMANDS, _PROGRAM, str(__doc__), arguments)

@@ -1,6 +1,7 @@
 """Arguments that several commands take, their checks, and the output of facts."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,8 @@ import tyro
 from rich.table import Table
 
 from pytorchrl.terminal import TextConsole
+
+_SETTING = re.compile(r"--(algorithm|actor|storage|env)\.([\w-]+)")
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 """A run folder."""
@@ -61,3 +64,23 @@ def print_facts(title: str, facts: Mapping[str, str]) -> None:
     console = TextConsole()
     console.print(table)
     console.print()
+
+
+def refuse_settings(command: str, arguments: Sequence[str]) -> None:
+    """Refuse options of ``train`` for hyper-parameters, which runs that go on keep.
+
+    Raises:
+        ValueError: there is one; the message says how it is changed.
+    """
+    for argument in arguments:
+        found = _SETTING.match(argument)
+        if found is None:
+            continue
+        part, name = found[1], found[2].replace("-", "_")
+        instead = "begin another run with its weights, by train --from RUN with all settings of the new run"
+        if command == "resume" and part in ("algorithm", "storage"):
+            change = f"scheme.{part}.update_{part}_parameter({name!r}, ...)"
+            instead += f"; or in a script, make its scheme again, {change}, and Learner.resume(RUN, scheme=scheme)"
+        raise ValueError(
+            f"{command} has no {found[0]}: the run keeps the settings that it began with. To change some, {instead}"
+        )

@@ -317,9 +317,10 @@ def refuse_other_composition(
         made = "Make the {} of the factories it was saved with, and change it"
         way_out = f"{made.format('agent')} then" if by_user else f"{made.format('scheme')} before it resumes"
         way_out += f": {'; '.join(f'agent.learner.{call}' if by_user else call for call in changes)}"
+    new += "" if by_user else f", or train --from {file.parent}"
     raise CheckpointError(
-        f"{file} is of another composition; {'; '.join(differing)}. {way_out}, or begin a new run with its weights in "
-        f"another folder: {new}{'' if by_user else f', or train --from {file.parent}'}"
+        f"{file} is of another composition; {'; '.join(differing)}. {way_out}, or begin a new run in another folder, "
+        f"by another log_dir (--log-dir), and with the weights of this one if you wish: {new}"
     )
 
 

@@ -21,6 +21,7 @@ _LIBRARIES = {
     "osmesa": "the system's libOSMesa (libosmesa6 in Debian and Ubuntu)",
 }
 """What each way to render without a display needs."""
+_FREE_CAMERA = -1
 
 
 @contextmanager
@@ -96,6 +97,21 @@ def render(env: gym.Env[Any, Any]) -> Any:
             raise
         _forget_viewer(error)
         raise RuntimeError(_without_opengl(error)) from error
+
+
+def follow_robot(env: gym.Env[Any, Any]) -> None:
+    """Let images of MuJoCo's environments follow the robot, where the model has a camera for it and none was chosen.
+
+    gymnasium's own view stays where the robot began, so that a HalfCheetah leaves the image after some seconds.
+    """
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is None or getattr(renderer, "camera_id", None) != _FREE_CAMERA:
+        return
+    chosen = {} if env.unwrapped.spec is None else env.unwrapped.spec.kwargs
+    if chosen.get("default_camera_config") is None:
+        mujoco = importlib.import_module("mujoco")
+        # It is -1, a free camera, where there is no camera of the name.
+        renderer.camera_id = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
 
 
 def refuse_without_display(env: gym.Env[Any, Any]) -> None:

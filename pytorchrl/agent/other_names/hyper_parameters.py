@@ -82,13 +82,11 @@ _STORAGES: OtherNames = {
 }
 _ENVIRONMENTS: OtherNames = {
     **_all(
-        "reward_scaler rewards_shaper reward_normalization return_scaling value_preprocessor",
+        "reward_scaler rewards_shaper reward_normalization return_scaling value_preprocessor normalize_rewards "
+        "normalize_reward norm_reward",
         "normalize_rewards of Scheme",
     ),
-    **_all(
-        "normalize_rewards normalize_reward norm_reward", "normalize_rewards of Scheme, or the wrapper NormalizeReward"
-    ),
-    **_all("normalize", "normalize_observations of the actor, and for rewards the wrapper NormalizeReward"),
+    **_all("normalize", "normalize_observations of the actor, and normalize_rewards of Scheme"),
     **_all("action_scaling action_bound_method action_scaler", "no setting: actions are scaled to the bounds of a Box"),
     **_all(
         "timelimit_as_terminal time_limit_bootstrap handle_timeout_termination",

@@ -51,7 +51,12 @@ from pytorchrl.commands.composition.parts import (
     storage_class,
     value_of,
 )
-from pytorchrl.commands.composition.preset_changes import changed_settings, fit_replay, told_of_changes
+from pytorchrl.commands.composition.preset_changes import (
+    changed_settings,
+    fit_replay,
+    replaces_normalization,
+    told_of_changes,
+)
 from pytorchrl.commands.composition.presets import fit_preset, no_preset, preset_of, replaced_settings
 from pytorchrl.experiments.callbacks import AfterSteps, Callback
 from pytorchrl.experiments.finished_runs import has_finished
@@ -76,6 +81,7 @@ _FILE_SETTINGS = (
     "seeds",
     "device",
     "test_seed",
+    "normalize_rewards",
     "log_dir",
     "log_to",
     "checkpoint_every",
@@ -83,6 +89,7 @@ _FILE_SETTINGS = (
     "from",
     *DATA_SETTINGS,
 )
+_OF_SCHEME = ("test_seed", "normalize_rewards")
 _EPILOG = (
     "Values are written as in Python: numbers, words, lists such as 64,64, and settings such as "
     "'LinearSchedule(1e-3, 0)', 'Adam(eps=1e-4)' or 'Sequences(20, burn_in=5)'. If there is a preset for the algorithm "
@@ -148,8 +155,8 @@ class DescribedRun:
 
     def scheme(self, seed: int) -> Scheme:
         """Make the scheme of the run of a seed; a storage on disk is that run's alone."""
-        device, test_seed = self.settings.get("device") or "cpu", self.settings.get("test_seed")
-        return Scheme(**self._scheme_arguments(seed), device=device, seed=seed, test_seed=test_seed)
+        arguments = self._scheme_arguments(seed) | {name: self.settings.get(name) for name in _OF_SCHEME}
+        return Scheme(**arguments, device=self.settings.get("device") or "cpu", seed=seed)
 
     def loggers(self, seed: int) -> list[Logger] | None:
         """Return the loggers of the run of a seed, whose names in wandb differ; None where none are named."""
@@ -181,6 +188,7 @@ class DescribedRun:
             **{kind: {name: one.config for name, one in given.get(kind, {}).items()} for kind in ("sources", "mixed")},
             "device": str(find_device(self.settings.get("device") or "cpu")),
             "seed": seed,
+            "normalize_rewards": self.settings.get("normalize_rewards"),
         }
         return has_finished(folder, composition, self.parts.steps)
 
@@ -240,6 +248,7 @@ def described_run(arguments: Sequence[str], command: Literal["train", "sweep"] =
     whole = merge_descriptions(description, by_option)
     own = merge_descriptions(_with_names_of_classes(file), by_option, _names_of(chosen))
     whole = fit_replay(whole, preset.settings, own, whole["env"].get("num_envs", 1))
+    is_replaced = replaces_normalization(whole, own["env"], settings.get("normalize_rewards"))
     if settings.get("from"):
         chosen_here = {**file.get("algorithm", {}), **by_option["algorithm"]}
         whole["algorithm"] = without_random_actions(whole["algorithm"], chosen_here)
@@ -254,6 +263,9 @@ def described_run(arguments: Sequence[str], command: Literal["train", "sweep"] =
     parts = replace(parts, named=of_preset)
     changed = changed_settings(preset.settings, own) if preset.settings and data is None else []
     notices = [*preset.notices(own["env"]), *told_of_changes(parts, preset.settings, own)]
+    if is_replaced:
+        changed = [*changed, "normalize_rewards"]
+        notices.append(f"The wrapper NormalizeReward of the preset {preset.name} is replaced by --normalize-rewards.")
     if parts.envs is not None and (lost := lost_by_backend(parts.envs)) is not None:
         notices.append(lost)
     return DescribedRun(parts, preset.name, changed, notices, settings, data, given.parent_process, given.dry_run)
@@ -423,6 +435,11 @@ def _parser(command: str, add_help: bool) -> PartsParser:
         type=int,
         metavar="INT",
         help="seed of the first episode of each evaluation, all of which then play the same episodes",
+    )
+    parser.add_argument(
+        "--normalize-rewards",
+        choices=("returns", "rewards"),
+        help="divide stored rewards by the running deviation of discounted returns, or of rewards (default: not)",
     )
     parser.add_argument(
         "--log-dir", type=Path, metavar="FOLDER", help="folder of the runs (default: runs/ALGORITHM-ENV)"

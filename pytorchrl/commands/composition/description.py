@@ -64,6 +64,7 @@ _CHECKS: Mapping[str, _Check] = {
     "steps": _COUNT,
     "device": _TEXT,
     "test_seed": (lambda value: type(value) is int and value >= 0, "a whole number from 0"),
+    "normalize_rewards": (lambda value: value in ("returns", "rewards"), "returns or rewards"),
     "log_dir": (lambda value: isinstance(value, str | os.PathLike), "the path of a folder"),
     "checkpoint_every": _COUNT,
     "from": _TEXT,

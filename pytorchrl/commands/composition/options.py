@@ -161,7 +161,7 @@ _OPTIONS: Mapping[str, str] = {
     "device of Scheme": "--device",
     "target_steps of Learner": "--steps",
     "log_to of Learner": "--log-to",
-    "normalize_rewards of Scheme": "--env.wrappers=NormalizeReward",
+    "normalize_rewards of Scheme": "--normalize-rewards returns",
 }
 """Options of settings that are not hyper-parameters of the algorithm, the actor or the storage."""
 _ELSEWHERE: Mapping[str, str] = {
@@ -182,9 +182,8 @@ _ELSEWHERE: Mapping[str, str] = {
     "eval_episodes": "--algorithm.num-test-episodes",
     "n_eval_episodes": "--algorithm.num-test-episodes",
     "save_freq": "--checkpoint-every",
-    "normalize_rewards": "--env.wrappers=NormalizeReward; normalize_rewards is an argument of prl.Scheme",
-    "norm_reward": "--env.wrappers=NormalizeReward",
-    "normalize": "--actor.normalize-observations=true, and for rewards --env.wrappers=NormalizeReward",
+    "norm_reward": "--normalize-rewards returns",
+    "normalize": "--actor.normalize-observations=true, and for rewards --normalize-rewards returns",
     "n_timesteps": "--steps",
     "total_timesteps": "--steps",
     "hyperparams": "an option of each, such as --algorithm.gamma=0.99",

@@ -1,6 +1,6 @@
 """Changes of a preset by a run: its number of environments, and settings that are not those of the published return."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gymnasium.wrappers import NormalizeReward
@@ -92,10 +92,25 @@ def _of_copies(parts: RunParts, preset: Mapping[str, Any], given: Mapping[str, A
     return [f"{said}{'; ' if fitting else ''}{', '.join(fitting)}."]
 
 
-def without_normalization(wrappers: Sequence[Any]) -> list[Any] | None:
-    """Return wrappers without ``NormalizeReward``; None where it is not among them."""
+def replaces_normalization(whole: Mapping[str, Any], given_env: Mapping[str, Any], kind: str | None) -> bool:
+    """Take the wrapper ``NormalizeReward`` of a preset out of a description where rewards are normalised otherwise.
+
+    Args:
+        whole: the description, which is changed.
+        given_env: settings of the environment that the user gave.
+        kind: the setting ``normalize_rewards``.
+
+    Returns:
+        Whether it was there.
+    """
+    wrappers = whole["env"].get("wrappers", ())
+    if kind is None or "wrappers" in given_env:
+        return False
     others = [one for one in wrappers if name_of_wrapper(one) != NormalizeReward.__name__]
-    return others if len(others) < len(wrappers) else None
+    if len(others) == len(wrappers):
+        return False
+    whole["env"]["wrappers"] = others
+    return True
 
 
 def changed_settings(preset: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:

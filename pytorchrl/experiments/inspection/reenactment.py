@@ -15,7 +15,7 @@ from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.envs.copies.lasting_state import layers_that_last, layers_with, load_lasting_state
 from pytorchrl.agent.envs.copies.making import make_env
 from pytorchrl.agent.envs.copies.replayable import shows
-from pytorchrl.agent.envs.mujoco import render
+from pytorchrl.agent.envs.mujoco import follow_robot, render
 from pytorchrl.agent.envs.spaces import EnvActions
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.inspection.episode_seeds import EpisodeSeed, EpisodeSeeds, ReenactmentError
@@ -83,6 +83,7 @@ def reenact(run: str | os.PathLike[str], row: int, envs: Factory[VecEnv] | None 
     if isinstance(made, str) or takes_render_mode(made):
         kwargs["render_mode"] = "rgb_array"
     env, _ = make_env(made, kwargs, factory.hyper_parameters["wrappers"])
+    follow_robot(env)
     try:
         play = _Play(storage, rows, row, env)
         is_put_off = bool(layers_with(env, "goes_on_at_reset"))

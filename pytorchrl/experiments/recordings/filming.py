@@ -15,7 +15,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.checks import InvalidEnvironmentError
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
 from pytorchrl.agent.envs.copies.making import make_env, origin_of
-from pytorchrl.agent.envs.mujoco import refuse_without_display, render
+from pytorchrl.agent.envs.mujoco import follow_robot, refuse_without_display, render
 from pytorchrl.agent.envs.native.single import single_env
 from pytorchrl.agent.envs.other_packages import find_registered
 from pytorchrl.agent.envs.vec_env import VecEnv
@@ -82,6 +82,7 @@ def stage_of(envs: Factory[VecEnv], render_mode: Literal["rgb_array", "human"]) 
             raise ValueError(f"the environment {env.unwrapped} renders {named}, not {render_mode!r}")
         if render_mode == "human":
             refuse_without_display(env)
+        follow_robot(env)
         yield Stage(env, recorder)
     finally:
         env.close()

@@ -61,6 +61,21 @@ def test_an_error_is_reported_in_one_line_with_what_was_expected(
     assert str(stopped.value) == message
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("resume", "run", "--algorithm.lr", "1e-4"), r"scheme\.algorithm\.update_algorithm_parameter\('lr', \.\.\.\)"),
+        (("resume", "run", "--storage.n-step=3"), r"scheme\.storage\.update_storage_parameter\('n_step', \.\.\.\)"),
+        (("repeat", "run", "new", "--actor.hidden-sizes", "64"), "train --from RUN with all settings of the new run"),
+    ],
+)
+def test_a_setting_of_a_run_that_goes_on_is_refused_with_the_ways_to_change_it(
+    arguments: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit, match=rf"^error: {arguments[0]} has no --\w+\.[\w-]+: .*{words}"):
+        command(monkeypatch, *arguments)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("package", "arguments", "match"),

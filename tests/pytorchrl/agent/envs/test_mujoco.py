@@ -164,3 +164,23 @@ def test_an_environment_that_does_not_fit_the_version_of_mujoco_says_which_does(
     message = r"VecEnv: 'FetchReach-v4' does not work with gymnasium-robotics .* pip install \"mujoco<3.12\""
     with pytest.raises(RuntimeError, match=message):
         bare_env("FetchReach-v4", {})
+
+
+@pytest.mark.parametrize(
+    ("env", "kwargs", "camera"),
+    [
+        ("HalfCheetah-v5", {}, "track"),
+        ("HalfCheetah-v5", {"default_camera_config": {"distance": 9.0}}, None),
+        ("HalfCheetah-v5", {"camera_id": 0}, "track"),
+        (ENV, {}, None),
+    ],
+)
+def test_a_video_follows_the_robot_unless_a_camera_was_chosen(
+    env: str, kwargs: dict[str, Any], camera: str | None
+) -> None:
+    import mujoco
+
+    with stage_of(prl.VecEnv.create_factory(env, env_kwargs=kwargs), "rgb_array") as stage:
+        renderer = stage.env.unwrapped.mujoco_renderer  # type: ignore[attr-defined]
+        name = mujoco.mj_id2name(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, renderer.camera_id)
+    assert name == camera
