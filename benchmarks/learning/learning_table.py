@@ -230,24 +230,28 @@ def _table(task: Task, by_algorithm: dict[str, list[Run]]) -> list[str]:
         if has_further:
             further = [seed for seed in found if seed not in task.seeds]
             returns.append("; ".join(f"{seed}: {_shown(found[seed].greedy_return)}" for seed in further) or "-")
-        complete = list(found.values()) if found.keys() >= {*task.seeds} else []
-        rows.append([f"`{algorithm}`", *returns, *_summaries(task, complete, thresholds[algorithm])])
+        is_complete = found.keys() >= {*task.seeds}
+        summaries = _summaries(task, list(found.values()), is_complete, thresholds[algorithm])
+        rows.append([f"`{algorithm}`", *returns, *summaries])
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
-def _summaries(task: Task, found: Sequence[Result], threshold: float | None) -> list[str]:
-    """Return the summary columns, which follow those of the seeds; empty without results."""
-    wanted = [] if threshold is None else [f"{threshold:g}"]
-    if not found:
-        return ["-", "-", "-", *wanted, *(["-"] if wanted else [])]
-    returns = [result.greedy_return for result in found]
-    center = statistics.median(returns) if task.summary == "median" else statistics.mean(returns)
+def _summaries(task: Task, found: Sequence[Result], is_complete: bool, threshold: float | None) -> list[str]:
+    """Return the columns behind the seeds; those that judge are empty until all seeds have finished."""
     training = [result.training_return for result in found if result.training_return is not None]
     speeds = [result.steps_per_second for result in found if result.steps_per_second is not None]
-    return [
-        f"{_shown(center)} ± {_shown(standard_error(returns))}" if task.summary == "interval" else _shown(center),
+    measured = [
         _shown(statistics.mean(training) if training else None),
         f"{statistics.mean(speeds):,.0f}" if speeds else "-",
+    ]
+    wanted = [] if threshold is None else [f"{threshold:g}"]
+    if not is_complete:
+        return ["-", *measured, *wanted, *(["-"] if wanted else [])]
+    returns = [result.greedy_return for result in found]
+    center = statistics.median(returns) if task.summary == "median" else statistics.mean(returns)
+    return [
+        f"{_shown(center)} ± {_shown(standard_error(returns))}" if task.summary == "interval" else _shown(center),
+        *measured,
         *wanted,
         *([] if threshold is None else ["yes" if center >= threshold else "no"]),
     ]

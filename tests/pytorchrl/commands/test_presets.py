@@ -217,7 +217,9 @@ def test_settings_of_the_environment_that_replace_the_presets_are_named(tmp_path
 
 def test_rewards_normalised_by_an_option_replace_the_wrapper_of_the_preset() -> None:
     run = described_run(["--algorithm", "ppo", "--env", "Acrobot-v1", "--normalize-rewards", "returns"])
-    assert "The wrapper NormalizeReward of the preset PPO, Acrobot-v1 is replaced by --normalize-rewards." in run.notices
+    assert (
+        "The wrapper NormalizeReward of the preset PPO, Acrobot-v1 is replaced by --normalize-rewards." in run.notices
+    )
     assert run.changed == ["normalize_rewards"]
     scheme = run.scheme(seed=1)
     assert scheme.config["normalize_rewards"] == "returns"
