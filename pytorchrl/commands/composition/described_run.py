@@ -447,7 +447,12 @@ def _parser(command: str, add_help: bool) -> PartsParser:
     parser.add_argument(
         "--log-to", nargs="*", metavar="DESTINATION", help=f"{', '.join(LOGGERS)}, or 'Wandb(project=\"paper\")'"
     )
-    parser.add_argument("--checkpoint-every", type=whole_number, metavar="INT", help="steps between checkpoints")
+    parser.add_argument(
+        "--checkpoint-every",
+        type=whole_number,
+        metavar="INT",
+        help="steps between checkpoints (default: a tenth of all)",
+    )
     parser.add_argument(
         "--callbacks", nargs="+", metavar="CALLBACK", help="such as 'RecordVideos()' 'StopAtReturn(475)'; see the docs"
     )

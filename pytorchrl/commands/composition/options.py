@@ -183,6 +183,8 @@ _ELSEWHERE: Mapping[str, str] = {
     "n_eval_episodes": "--algorithm.num-test-episodes",
     "save_freq": "--checkpoint-every",
     "norm_reward": "--normalize-rewards returns",
+    **dict.fromkeys(("norm_obs", "normalize_obs"), "--actor.normalize-observations=true"),
+    **dict.fromkeys(("test_episodes", "num_eval_episodes"), "--algorithm.num-test-episodes"),
     "normalize": "--actor.normalize-observations=true, and for rewards --normalize-rewards returns",
     "n_timesteps": "--steps",
     "total_timesteps": "--steps",
@@ -268,7 +270,10 @@ def _hint(option: str, prefix: str, parts: Mapping[str, type[Any]]) -> str:
     """Return the hint about a hyper-parameter of a part; empty where nothing is known about it."""
     cls, name = parts[prefix], option.partition(".")[2].replace("-", "_")
     text = hint_for(name, hyper_parameters_of(cls), cls.other_names).removeprefix("here it is ").removesuffix(". ")
-    return _named(text, prefix, parts) if text else ""
+    if text:
+        return _named(text, prefix, parts)
+    # Not those of other parts, where a name may mean something else.
+    return f"; here it is {elsewhere}" if (elsewhere := _ELSEWHERE.get(name, "")).startswith(f"--{prefix}.") else ""
 
 
 def _of_another_part(option: str, prefix: str, parts: Mapping[str, type[Any]]) -> str:
