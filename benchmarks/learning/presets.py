@@ -193,7 +193,7 @@ def main(arguments: Arguments) -> None:
     known = {task.name: task for task in PRESETS}
     if unknown := set(arguments.tasks) - set(known):
         raise SystemExit(f"--tasks: there is no preset {', '.join(sorted(unknown))}; choose from {', '.join(known)}")
-    chosen = [known[name] for name in arguments.tasks] or list(PRESETS)
+    chosen = [known[name] for name in dict.fromkeys(arguments.tasks)] or list(PRESETS)
     wanted = [run for task in chosen for run in runs_of(task, arguments)]
     left = [run for run in wanted if run.result is None]
     print(f"{len(wanted)} runs, {len(wanted) - len(left)} of them finished", flush=True)
