@@ -279,9 +279,16 @@ def returns_text(results: Mapping[PresetTask, Sequence[Result]]) -> str:
     returns: dict[str, dict[str, Any]] = {}
     for task, found in results.items():
         if found:
-            of_env = {"steps": found[0].steps, "returns": [round(result.final_return, 2) for result in found]}
+            of_env = {
+                "steps": found[0].steps,
+                "returns": [round(result.final_return, 2) for result in found],
+                "minutes": round(statistics.mean(result.minutes for result in found), 1),
+            }
             returns.setdefault(task.algorithm, {})[task.env] = of_env
-    head = "# Returns of presets, a mean over 100 episodes for each seed: written by benchmarks/learning/presets.py.\n"
+    head = (
+        "# Returns of presets, a mean over 100 episodes for each seed, and minutes of processor time: written by\n"
+        "# benchmarks/learning/presets.py.\n"
+    )
     return head + yaml.safe_dump(returns, default_flow_style=None, width=120)
 
 

@@ -82,7 +82,7 @@ def test_the_table_shows_finished_runs_and_says_which_presets_are_not_measured(a
     assert "an earlier table" not in text
     assert "2 of 3 have finished" in " ".join(text.split())
     returns = yaml.safe_load(arguments.returns.read_text())
-    assert returns == {"DQN": {"CartPole-v1": {"steps": 60_000, "returns": [480.0, 500.0]}}}
+    assert returns == {"DQN": {"CartPole-v1": {"steps": 60_000, "returns": [480.0, 500.0], "minutes": 3.0}}}
     before = text
     for run in presets.runs_of(TASK, arguments):
         (run.folder / "preset_run.json").unlink()

@@ -67,7 +67,10 @@ def _return_of(algorithm: str, env: str) -> str | None:
         returns = found["returns"]
         count = len(returns)
         mean = f"{statistics.mean(returns):,.1f} over {count} seeds" if count > 1 else f"{returns[0]:,.1f}"
-        return f"Its policies reached a mean return of {mean} after {found['steps']:,} steps."
+        return (
+            f"Its policies reached a mean return of {mean} after {found['steps']:,} steps, in {found['minutes']:g} "
+            f"minutes of a processor core."
+        )
     published = _content(_PUBLISHED).get(algorithm, {}).get(env)
     if published is not None:
         return (

@@ -143,14 +143,14 @@ def test_algorithms_of_the_toolkit_have_no_presets_of_those_that_they_extend() -
 def test_train_names_the_return_that_a_preset_has_reached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / RETURNS).write_text("DQN: {CartPole-v1: {steps: 60000, returns: [480.0, 500.0]}}\n")
+    (tmp_path / RETURNS).write_text("DQN: {CartPole-v1: {steps: 60000, returns: [480.0, 500.0], minutes: 2.1}}\n")
     monkeypatch.chdir(tmp_path)
     original = presets._content
     monkeypatch.setattr(
         presets, "_content", lambda file: read_yaml(tmp_path / file) if file == RETURNS else original(file)
     )
     monkeypatch.setattr(train_command, "_train_all", lambda described: None)
-    said = "Its policies reached a mean return of 490.0 over 2 seeds after 60,000 steps."
+    said = "Its policies reached a mean return of 490.0 over 2 seeds after 60,000 steps, in 2.1 minutes of a processor core."
     train_command.train(["--algorithm", "dqn", "--env", "CartPole-v1"])
     assert said in " ".join(capsys.readouterr().out.split())
     train_command.train(["--algorithm", "dqn", "--env", "CartPole-v1", "--no-preset"])
