@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -151,7 +152,7 @@ class Learner(Answering, Closing):
             if folder.create(config):
                 tell(f"Replaced the previous run of {folder.path}, which had neither metrics nor checkpoints.")
             self._prepare(scheme, folder, config, writers, lock, called)
-            notices.report_stored_transitions(scheme)
+            notices.report_stored_transitions(scheme, folder.path)
             notices.report_unconstrained_learning(scheme)
             scheme.set_progress(0, target_steps)
 
@@ -289,6 +290,9 @@ class Learner(Answering, Closing):
             try:
                 self._lock.check()
                 self._folder.forget_error()
+                if self._stores_on_disk and not self._folder.checkpoint_file.exists():
+                    # A run that is killed before the next one begins again without what it has stored since.
+                    self.save_checkpoint()
                 self._callbacks.call("on_run_begin", self)
                 self._train(progress)
                 self._loop.end_watch(is_told=first_update is not None)
@@ -322,7 +326,8 @@ class Learner(Answering, Closing):
         ) as display:
             while not self._loop.has_ended() and not self.is_interrupted() and self.stop_reason is None:
                 before = self.scheme.steps
-                self.step()
+                with self._loop.pausing(partial(self._saver.is_due, before)):
+                    self.step()
                 display.update(self.scheme.steps, self._measurements.latest)
                 # The last checkpoint is saved after the last evaluation.
                 if self._saver.is_due(before) and not self.done():
@@ -330,6 +335,10 @@ class Learner(Answering, Closing):
             if self.done():
                 self._loop.finish_run()
                 display.update(self.scheme.steps, self._measurements.latest)
+
+    @property
+    def _stores_on_disk(self) -> bool:
+        return bool(storage_paths.directories_of(self.scheme.config))
 
     def step(self) -> None:
         """Collect until an update is due, make it, and log and evaluate if they are due.

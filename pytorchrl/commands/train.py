@@ -17,6 +17,7 @@ from pytorchrl.comparison import compare_runs
 from pytorchrl.comparison.notes import not_finite
 from pytorchrl.comparison.tables import print_table, shown, shown_interval, table_of_runs
 from pytorchrl.experiments.callbacks import NormalizedScore
+from pytorchrl.experiments.runs import storage_owner
 from pytorchrl.experiments.runs.continuation import modules_of
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.run_lock import RunInUseError
@@ -188,6 +189,7 @@ def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
             return _LearnerOfCommand.resume(
                 folder, scheme=scheme, target_steps=steps, log_to=log_to, callbacks=callbacks
             )
+        storage_owner.refuse_storages_of_runs(scheme.config, folder)
         if begin := settings.get("from"):
             tell(f"From {begin}: {', '.join(start_from(scheme, begin))}")
         return _LearnerOfCommand(scheme, steps, folder, log_to=log_to or (), callbacks=callbacks)

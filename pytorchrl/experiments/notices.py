@@ -13,7 +13,7 @@ from pytorchrl.agent.algorithms.update_plan import EveryTransitions
 from pytorchrl.experiments.callbacks import TrainingRun
 from pytorchrl.experiments.policies.fitted_q import needs_history
 from pytorchrl.experiments.recordings.filming import can_render
-from pytorchrl.experiments.runs import storage_paths
+from pytorchrl.experiments.runs import storage_owner, storage_paths
 from pytorchrl.logging.groups import changes_by_hand
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.terminal import tell
@@ -26,15 +26,19 @@ _MATRIX = 2
 """Dimensions of a layer's weights; convolutions have more, and gain from threads."""
 
 
-def report_stored_transitions(scheme: Scheme) -> None:
+def report_stored_transitions(scheme: Scheme, folder: Path) -> None:
     """Print that a new run's storage on disk is not empty, which is meant by some and overlooked by others."""
     storage = scheme.config["storage"]
     directory = storage_paths.directories_of(scheme.config).get("main")
     if directory is None or "dataset" in storage or scheme.steps or not (stored := len(scheme.storage)):
         return
+    owner = storage_owner.owners(scheme.config, folder).get(Path(directory).resolve())
+    taken = (
+        "" if owner is None else f" The storage was that of the run in {owner}, which cannot be resumed with it now."
+    )
     tell(
         f"{storage['name']}: {directory} holds {stored:,} transitions already, from which this run learns, too; "
-        f"another directory begins an empty storage."
+        f"another directory begins an empty storage.{taken}"
     )
 
 

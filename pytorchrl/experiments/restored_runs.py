@@ -104,7 +104,7 @@ def resumed_run(
             storage_paths.refuse_storages_of_others(config, state["scheme"], folder.path)
             storage_paths.refuse_ancestors_of_others(config, folder.path)
         else:
-            storage_paths.refuse_to_empty(scheme.config, state["scheme"], folder.path)
+            storage_owner.refuse_to_empty(scheme.config, state["scheme"], folder.path)
         composition = config if scheme is None else scheme.config
         storage_owner.refuse_another_run(composition, state["scheme"], folder.path)
         steps = int(state["scheme"]["collector"]["steps"])

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -95,8 +95,19 @@ class TrainingLoop:
         self._run, self._callbacks, self._measurements = run, callbacks, measurements
         self._interruption, self._best_weights_file = interruption, best_weights_file
         self._last_phase: PhaseResult | None = None
+        self._is_checkpoint_due: Callable[[], bool] | None = None
+        """Ends the collection before the first update, which may take long."""
         self._explain_after = math.inf
         """Monotonic time at which a run without updates says why."""
+
+    @contextmanager
+    def pausing(self, is_checkpoint_due: Callable[[], bool]) -> Iterator[None]:
+        """Within it, a step before the first update ends early where a checkpoint is due."""
+        self._is_checkpoint_due = is_checkpoint_due
+        try:
+            yield
+        finally:
+            self._is_checkpoint_due = None
 
     def step(self) -> None:
         """Collect until an update is due, make it, and log and evaluate if they are due."""
@@ -118,7 +129,7 @@ class TrainingLoop:
     def _collect(self) -> bool:
         """Collect until updates are due, or the target is reached; return whether it is so."""
         scheme, at = self._run.scheme, self.at
-        stopped = self._interruption.is_requested if self._explain_after == math.inf else self._is_stopped
+        stopped = self._interruption.is_requested if scheme.algorithm.updates else self._is_stopped
         with self.timer.part("collect"):
             episodes, phases_due = scheme.collect(self._run.target_steps, stopped=stopped)
         if not phases_due and not self._is_done():
@@ -246,4 +257,6 @@ class TrainingLoop:
         if time.monotonic() >= self._explain_after:
             self._explain_after = math.inf
             tell(self.explain())
+        if self._is_checkpoint_due is not None and self._is_checkpoint_due():
+            return True
         return self._interruption.is_requested()

@@ -1,9 +1,9 @@
 """The run that a storage outside its run folder belongs to, so that a copy of the run does not train into it.
 
-With the first checkpoint, the run folder gets a file ``run_id``, and the directory of the storage a file ``run.json``
-with this id, the path of the run folder, and its own path. A run folder that was moved is known by its id, and that its
-former place does not hold it any more; a copy by the id of the run at the former place. A storage that was copied is
-known by its own path, and belongs to the run that is resumed with it.
+With the first checkpoint, which is saved before the first step, the run folder gets a file ``run_id``, and the
+directory of the storage a file ``run.json`` with this id, the path of the run folder, and its own path. A run folder
+that was moved is known by its id, and that its former place does not hold it any more; a copy by the id of the run at
+the former place. A storage that was copied is known by its own path, and belongs to the run that is resumed with it.
 """
 
 import itertools
@@ -26,7 +26,7 @@ _WHAT = "the run that this storage belongs to"
 
 
 def claim(config: Mapping[str, Any], folder: Path) -> None:
-    """Record a run as the owner of its storages outside the run folder, once these hold anything.
+    """Record a run as the owner of its storages outside the run folder.
 
     Args:
         config: the composition.
@@ -39,6 +39,64 @@ def claim(config: Mapping[str, Any], folder: Path) -> None:
         facts = {"what": _WHAT, "run": _made_id(folder), "folder": str(folder.resolve()), "directory": str(directory)}
         if _read(directory) != facts:
             write_atomically(directory / NAME, json.dumps(facts, indent=1).encode())
+
+
+def owners(config: Mapping[str, Any], folder: Path) -> dict[Path, Path]:
+    """Return the run folders of other runs that storages of a new run belong to, by the storages' directories.
+
+    Args:
+        config: the composition.
+        folder: the folder of the new run.
+    """
+    found: dict[Path, Path] = {}
+    for directory in _outside(config, folder):
+        facts = _read(directory) or {}
+        owner = Path(str(facts.get("folder")))
+        is_there = facts.get("directory") == str(directory) and facts.get("run") == _id_of(owner) is not None
+        if is_there and not _are_the_same(owner, folder):
+            found[directory] = owner
+    return found
+
+
+def refuse_storages_of_runs(config: Mapping[str, Any], folder: Path) -> None:
+    """Refuse to begin a run that would train into the storage of another one.
+
+    Raises:
+        FileExistsError: one of its storages belongs to another run, which could not go on then.
+    """
+    for directory, owner in owners(config, folder).items():
+        raise FileExistsError(
+            f"the storage in {directory} belongs to the run in {owner}, which could not go on with what another run "
+            f"stores there. Give {folder} a directory of its own. To learn from this storage, too, copy it, or make a "
+            f"data set of it by data convert. If {owner} is not needed any more, delete {directory / NAME}"
+        )
+
+
+def refuse_to_empty(config: Mapping[str, Any], scheme: Mapping[str, Any], folder: Path) -> None:
+    """Refuse a checkpoint from before the first commit if a storage outside the run folder has commits of others.
+
+    Those of the run itself, which was killed before its next checkpoint, are made again.
+
+    Raises:
+        CheckpointError: resuming from it would delete them.
+    """
+    for _, directory, position in storage_paths.kept(config, scheme):
+        if position is None or position["commit"] or storage_paths.is_inside(directory, folder):
+            continue
+        place = Path(directory).resolve()
+        if not has_commits(place) or _belongs_to(place, folder):
+            continue
+        raise CheckpointError(
+            f"the checkpoint in {folder} was saved before anything was stored, and {directory} holds a storage, "
+            f"which resuming would empty; nothing was changed. Move {directory} away, or make the scheme with "
+            f"another directory: Learner.resume(log_dir, scheme=scheme)"
+        )
+
+
+def _belongs_to(directory: Path, folder: Path) -> bool:
+    """Whether a storage was claimed by the run in a folder, and is where it was then."""
+    facts = _read(directory) or {}
+    return facts.get("directory") == str(directory) and facts.get("run") == _id_of(folder) is not None
 
 
 def refuse_another_run(config: Mapping[str, Any], scheme: Mapping[str, Any], folder: Path) -> None:
@@ -55,7 +113,7 @@ def refuse_another_run(config: Mapping[str, Any], scheme: Mapping[str, Any], fol
     """
     commits = {Path(place).resolve(): position for _, place, position in storage_paths.kept(config, scheme)}
     for directory in _outside(config, folder):
-        facts = _read(directory)
+        facts = _read(directory) if has_commits(directory) else None
         if facts is None or facts.get("directory") != str(directory):
             continue
         if not has_commit(directory, commits.get(directory) or {}):
@@ -73,14 +131,14 @@ def refuse_another_run(config: Mapping[str, Any], scheme: Mapping[str, Any], fol
 
 
 def _outside(config: Mapping[str, Any], folder: Path) -> Iterator[Path]:
-    """Iterate over the resolved directories outside a run folder in which a run has stored anything."""
+    """Iterate over the resolved directories of storages outside a run folder."""
     storages = storage_paths.storages_of(config)
     for name, directory in storage_paths.directories_of(config).items():
         if storage_paths.is_inside(directory, folder) or storages[name]["hyper_parameters"].get("read_only"):
             continue
         of_shards = (Path(directory_of_shard(directory, number)) for number in itertools.count())
         for place in list(itertools.takewhile(Path.is_dir, of_shards)) or [Path(directory)]:
-            if place.is_dir() and has_commits(place):
+            if place.is_dir():
                 yield place.resolve()
 
 
@@ -123,4 +181,4 @@ def _made_id(folder: Path) -> str:
 
 
 def _are_the_same(one: Path, other: Path) -> bool:
-    return one.exists() and one.samefile(other)
+    return one.exists() and other.exists() and one.samefile(other)

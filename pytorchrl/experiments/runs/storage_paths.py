@@ -14,7 +14,7 @@ from typing import Any
 
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.run_files import RunFiles
-from storages.persistent.commits import has_commit, has_commits
+from storages.persistent.commits import has_commit
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
 from storages.sharded.replay_shard import directory_of_shard
 
@@ -153,23 +153,6 @@ def refuse_ancestors_of_others(config: Mapping[str, Any], folder: Path, *, in_ne
             f"{_named(name)}, whose episodes it would read; nothing was read. If it is meant, make the scheme in a "
             f"script, with ancestor={ancestor!r}, and pass it to Learner or Learner.resume"
         )
-
-
-def refuse_to_empty(config: Mapping[str, Any], scheme: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a checkpoint from before the first commit if a storage outside the run folder has commits.
-
-    Raises:
-        CheckpointError: resuming from it would delete them.
-    """
-    for _, directory, position in kept(config, scheme):
-        if position is None or is_inside(directory, folder):
-            continue
-        if not position["commit"] and has_commits(directory):
-            raise CheckpointError(
-                f"the checkpoint in {folder} was saved before anything was stored, and {directory} holds a storage, "
-                f"which resuming would empty; nothing was changed. Move {directory} away, or make the scheme with "
-                f"another directory: Learner.resume(log_dir, scheme=scheme)"
-            )
 
 
 def refuse_storages_that_are_gone(config: Mapping[str, Any], scheme: Mapping[str, Any], file: Path) -> None:

@@ -57,6 +57,15 @@ def test_one_of_several_seeds_is_continued_alone_in_its_directory(capsys: pytest
     assert "transitions already" not in capsys.readouterr().out
 
 
+def test_a_run_is_not_begun_in_the_storage_of_another_one() -> None:
+    train([*ARGUMENTS, "--steps", "30", "--seeds", "1"])
+    with pytest.raises(FileExistsError, match=r"kept belongs to the run in .*seed-1, .*Give .*seed-2 a directory of"):
+        train([*ARGUMENTS, "--steps", "30", "--seeds", "2"])
+    assert stored("kept") == 30
+    train([*ARGUMENTS, "--steps", "40", "--seeds", "1"])
+    assert stored("kept") == 40
+
+
 @pytest.mark.long
 def test_a_seed_that_is_added_to_several_has_its_directory_beside_theirs() -> None:
     train([*ARGUMENTS, "--steps", "30", "--seeds", "1", "2"])

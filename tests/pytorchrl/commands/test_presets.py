@@ -150,7 +150,7 @@ def test_train_names_the_return_that_a_preset_has_reached(
         presets, "_content", lambda file: read_yaml(tmp_path / file) if file == RETURNS else original(file)
     )
     monkeypatch.setattr(train_command, "_train_all", lambda described: None)
-    said = "Its policies reached a mean return of 490.0 over 2 seeds after 60,000 steps, in 2.1 minutes of a processor core."
+    said = "Its policies reached a mean return of 490.0 over 2 seeds after 60,000 steps, in 2.1 minutes of a processor"
     train_command.train(["--algorithm", "dqn", "--env", "CartPole-v1"])
     assert said in " ".join(capsys.readouterr().out.split())
     train_command.train(["--algorithm", "dqn", "--env", "CartPole-v1", "--no-preset"])

@@ -8,7 +8,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.experiments.inspection.saved_storage import refuse_data_set
-from pytorchrl.experiments.runs import storage_paths
+from pytorchrl.experiments.runs import storage_owner, storage_paths
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from storages import DatasetError
 from tests.support.shards import PRIORITISED, maker, slice_of
@@ -29,7 +29,7 @@ def composed(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_shards_outside_the_run_folder_are_identified_by_their_commits(tmp_path: Path) -> None:
     config, scheme = composed(tmp_path / "kept")
     storage_paths.refuse_storages_of_others(config, scheme, tmp_path / "run")
-    storage_paths.refuse_to_empty(config, scheme, tmp_path / "run")
+    storage_owner.refuse_to_empty(config, scheme, tmp_path / "run")
     other = {**scheme, "storage": {**scheme["storage"], "shards": [{"position": {"commit": 9, "checksum": 1}}] * 2}}
     with pytest.raises(CheckpointError, match=r"shard-0, outside the run folder, which lacks the commit"):
         storage_paths.refuse_storages_of_others(config, other, tmp_path / "run")
