@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pytorchrl.comparison.references import Reference
 from pytorchrl.comparison.results import GroupResult
-from pytorchrl.comparison.scores import LAST, ScoreName
+from pytorchrl.comparison.scores import LAST, RunScores, ScoreName
 from pytorchrl.logging.bootstrap import CONFIDENCE, RESAMPLES, SEED
 from pytorchrl.logging.curves import EVALUATION, TRAINING
 from pytorchrl.logging.groups import Group, environments, hidden_differences
@@ -43,7 +43,7 @@ def notes_of(
         *not_finite(results, score),
         *_few_measurements(results),
         *_few_seeds(results),
-        *_unfinished(results, at_steps),
+        *(unfinished(results) if at_steps is None else ()),
         *_ended_before(groups, results, at_steps),
         *_named_twice(groups),
         *_across_environments(groups, results),
@@ -128,11 +128,16 @@ def unequal_lengths(results: Sequence[GroupResult], at_steps: int | None) -> Ite
             )
 
 
-def _unfinished(results: Sequence[GroupResult], at_steps: int | None) -> Iterator[str]:
+def behind(result: GroupResult) -> list[RunScores]:
+    """Return the runs of a group that have not reached their target steps."""
+    return [run for run in result.runs if run.target_steps is not None and run.steps < run.target_steps]
+
+
+def unfinished(results: Sequence[GroupResult]) -> Iterator[str]:
+    """Note the groups with runs that have not reached their target steps."""
     for result in results:
-        behind = [run for run in result.runs if run.target_steps is not None and run.steps < run.target_steps]
-        if behind and at_steps is None:
-            share = f"{len(behind)} of {len(result.runs)} runs{_in(result.environment)}"
+        if late := behind(result):
+            share = f"{len(late)} of {len(result.runs)} runs{_in(result.environment)}"
             yield f"{result.name}: {share} have not reached their target steps."
 
 

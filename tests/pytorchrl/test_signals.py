@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a run after a complete step, and save it."""
+"""Ctrl-C, SIGTERM and SIGUSR1 end a run after a complete step, and save it."""
 
 import os
 import signal
@@ -66,7 +66,12 @@ if __name__ == "__main__":
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "number", "times"),
-    [("sync", signal.SIGTERM, 2), ("async", signal.SIGTERM, 2), ("async", signal.SIGINT, 1)],
+    [
+        ("sync", signal.SIGTERM, 2),
+        ("async", signal.SIGTERM, 2),
+        ("async", signal.SIGUSR1, 1),
+        ("async", signal.SIGINT, 1),
+    ],
 )
 def test_signals_to_one_or_all_processes_save_the_run_and_print_how_to_resume(
     mode: str, number: int, times: int, tmp_path: Path

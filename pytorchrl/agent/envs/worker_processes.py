@@ -47,6 +47,8 @@ class WorkerSignals:
         """Install the handlers in an environment process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._terminate)
+        if hasattr(signal, "SIGUSR1"):
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # the training process stops by it
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         if not self._flag.exists():

@@ -13,9 +13,9 @@ from pytorchrl.commands.composition.description import check_settings
 from pytorchrl.commands.composition.options import dashed
 from pytorchrl.commands.shared import STOPPED, check_counts
 from pytorchrl.commands.sweeps.search import Search, range_of
-from pytorchrl.commands.sweeps.trials import Trial, folder_name, train
+from pytorchrl.commands.sweeps.trials import Trial, ended_by_signals, folder_name, train
 from pytorchrl.comparison import compare_groups
-from pytorchrl.comparison.notes import not_finite
+from pytorchrl.comparison.notes import behind, not_finite, unfinished
 from pytorchrl.comparison.scores import common_metric, scores_of
 from pytorchrl.comparison.tables import Table, figures_of, print_table, tables_of
 from pytorchrl.experiments.runs.run_lock import RunInUseError
@@ -46,10 +46,11 @@ def sweep(arguments: Sequence[str]) -> None:
         raise CompositionError(f"{ranges[0]} varies within a range; give the number of trials: --trials 20")
     check_counts(trials=given.trials, processes=given.processes)
     try:
-        if given.trials is None:
-            failed, number = _train_all_combinations(vary, seeds, log_dir, of_train, given.processes)
-        else:
-            failed, number = _search(vary, seeds, log_dir, of_train, given, described)
+        with ended_by_signals():
+            if given.trials is None:
+                failed, number = _train_all_combinations(vary, seeds, log_dir, of_train, given.processes)
+            else:
+                failed, number = _search(vary, seeds, log_dir, of_train, given, described)
     except KeyboardInterrupt:
         tell("Stopped; run the same command again to continue.")
         raise SystemExit(STOPPED) from None
@@ -175,7 +176,7 @@ def _train_all(trials: Sequence[Trial], of_train: Sequence[str], processes: int)
                 failed += status not in (0, STOPPED)
                 tell(f"{number} of {len(trials)}: {trial.run}: {_outcome(trial, status)}")
         except BaseException:
-            # The running processes received the signal too, and end with a checkpoint.
+            # The running processes received the signal, and end with a checkpoint.
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return failed
@@ -224,9 +225,12 @@ def write_results(trials: Sequence[Trial], log_dir: Path) -> None:
     of_values = [list(values[result.name].values()) for result in results]
     rows = [[*of, *row[1:]] for of, row in zip(of_values, table.rows, strict=True)]
     print_table(Table(table.title, [*trials[0].values, *table.columns[1:]], rows))
-    for note in not_finite(results, comparison.score):
+    for note in (*not_finite(results, comparison.score), *unfinished(results)):
         tell(f"- {note}")
-    records = [{**values[result.name], "seeds": result.seeds, **figures_of(result)} for result in results]
+    records = [
+        {**values[result.name], "seeds": result.seeds, "unfinished": len(behind(result)), **figures_of(result)}
+        for result in results
+    ]
     write_atomically(log_dir / _RESULTS, csv_of(records).encode())
     tell(f"Table: {log_dir / _RESULTS}")
     tell(f"Learning curves: {save_figure(draw_groups(groups, Choice()), log_dir / _PICTURE)}")

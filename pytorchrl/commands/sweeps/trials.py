@@ -2,16 +2,21 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from pytorchrl.commands.composition.described_run import DescribedRun, described_run, make_loggers
 from pytorchrl.commands.shared import STOPPED
+from pytorchrl.experiments.interruption import stopping_signals
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.logging import read_evaluations
 from pytorchrl.logging.run_labels import LONGEST_TAG
@@ -84,17 +89,65 @@ def train(trial: Trial, of_train: Sequence[str], should_prune: Callable[[], bool
     with (trial.folder / "output.txt").open("ab") as output:
         # A process for each core, rather than all cores for each process.
         environment = {"OMP_NUM_THREADS": "1"} | dict(os.environ) | _labels_in_wandb(trial, described)
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
-        while True:
-            with suppress(subprocess.TimeoutExpired):
-                status = process.wait(_SECONDS_BETWEEN_LOOKS)
-                if status not in (0, STOPPED) and trial.run.exists():
-                    # Another process may have begun it at the same moment.
-                    RunLock(trial.run).release()
-                return status
-            if should_prune():
+        with _PROCESSES.started(command, stdout=output, stderr=subprocess.STDOUT, env=environment) as process:
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    status = process.wait(_SECONDS_BETWEEN_LOOKS)
+                    if status not in (0, STOPPED) and trial.run.exists():
+                        # Another process may have begun it at the same moment.
+                        RunLock(trial.run).release()
+                    return status
+                if should_prune():
+                    process.terminate()
+                    return process.wait()
+
+
+class _Processes:
+    """The processes of runs, which a signal to this process ends, after they have saved."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._is_ending = False
+
+    @contextmanager
+    def started(self, command: Sequence[str], **settings: Any) -> Iterator[subprocess.Popen[bytes]]:
+        """Start a process, which is known until the context ends."""
+        process = subprocess.Popen(command, **settings)
+        self._running.add(process)
+        try:
+            if self._is_ending:
                 process.terminate()
-                return process.wait()
+            yield process
+        finally:
+            self._running.discard(process)
+
+    @contextmanager
+    def ended_by_signals(self) -> Iterator[None]:
+        """Within it, Ctrl-C and SIGTERM are passed on to the processes, and raise KeyboardInterrupt here."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        previous = {number: signal.signal(number, self._end) for number in stopping_signals()}
+        try:
+            yield
+        finally:
+            self._is_ending = False
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        # Schedulers send several; a second Ctrl-C is meant to end the wait for the processes.
+        if self._is_ending and number != signal.SIGINT:
+            return
+        self._is_ending = True
+        for process in tuple(self._running):
+            process.terminate()
+        raise KeyboardInterrupt
+
+
+_PROCESSES = _Processes()
+ended_by_signals = _PROCESSES.ended_by_signals
+"""A context in which Ctrl-C and SIGTERM end the runs of trials, which save checkpoints, and raise KeyboardInterrupt."""
 
 
 def _labels_in_wandb(trial: Trial, described: DescribedRun) -> dict[str, str]:

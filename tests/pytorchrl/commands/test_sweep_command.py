@@ -12,6 +12,8 @@ import pytest
 import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.commands.sweeps import trials
+from pytorchrl.experiments.runs import checkpoint
+from pytorchrl.experiments.runs.run_lock import RunLock
 from tests.support.profiles import FULL
 
 ARGUMENTS = ["--algorithm", "dqn", "--env", "CartPole-v1", "--no-preset", "--actor.hidden-sizes", "8"]
@@ -57,6 +59,33 @@ def test_a_killed_sweep_resumes_and_writes_a_table_of_all_combinations(
     assert (first.parents[1] / "learning_curves.png").stat().st_size > 10_000
     assert [row["steps"] for row in prl.read_evaluations(first)] == list(range(200, 2001, 200))
     assert "of 2,000 steps" in (first.parent / "output.txt").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_to_a_sweep_alone_ends_its_runs_which_save_checkpoints(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = [*ARGUMENTS, "--vary", "algorithm.gamma", "0.9", "0.99", "--steps", "200000", "--log-dir", "swept"]
+    run = tmp_path / "swept" / "algorithm.gamma=0.9" / "seed-1"
+    sweep = subprocess.Popen(
+        [sys.executable, "-m", "pytorchrl", "sweep", *arguments, "--checkpoint-every", "100000"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with sweep:
+        while not (run / "metrics.jsonl").exists():
+            with pytest.raises(subprocess.TimeoutExpired):
+                sweep.wait(0.05)
+        sweep.send_signal(number)
+        assert sweep.stdout is not None
+        assert "Stopped; run the same command again to continue." in sweep.stdout.read()
+    assert sweep.returncode == 130
+    saved = checkpoint.load(run / "checkpoint.pt")["scheme"]["collector"]["steps"]
+    assert 0 < saved < 100_000
+    with RunLock(run):  # no process is left in it
+        assert not (tmp_path / "swept" / "algorithm.gamma=0.99").exists()
 
 
 def test_an_invalid_value_is_refused_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
