@@ -228,7 +228,7 @@ def write_results(trials: Sequence[Trial], log_dir: Path) -> None:
     for note in (*not_finite(results, comparison.score), *unfinished(results)):
         tell(f"- {note}")
     records = [
-        {**values[result.name], "seeds": result.seeds, "unfinished": len(behind(result)), **figures_of(result)}
+        {**values[result.name], "seeds": result.seeds, **figures_of(result), "unfinished": len(behind(result))}
         for result in results
     ]
     write_atomically(log_dir / _RESULTS, csv_of(records).encode())
