@@ -81,7 +81,10 @@ STRATEGIES_PAGE = Page(
         "One algorithm in each task, and one storage, `EREBuffer`, whose hyper-parameters choose the strategy: returns "
         "over 3 steps (`n_step=3`), priorities (`alpha=0.6`, a beta from 0.4 to 1, an epsilon of 0.01, new transitions "
         "with the largest error), emphasis on recent experience (`eta=0.996`), and all of them at once. Everything "
-        "else is the same; no hyper-parameter was tuned for any of them."
+        "else is the same; no hyper-parameter was tuned for any of them. That 3-step returns learn slowly in Asterix "
+        "is of the method, in so few frames: a plain DQN without any of our code, "
+        "`benchmarks/learning/plain_n_step.py`, had mean returns of 4.6 and 4.9 over its last 50 episodes of training "
+        "with 3 steps, and 12.0 with one."
     ),
     baseline=PLAIN,
     tasks={

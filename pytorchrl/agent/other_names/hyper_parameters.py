@@ -86,7 +86,7 @@ _ENVIRONMENTS: OtherNames = {
         "normalize_reward norm_reward",
         "normalize_rewards of Scheme",
     ),
-    **_all("normalize", "normalize_observations of the actor, and normalize_rewards of Scheme"),
+    **_all("normalize", "normalize_observations of the actor, and for rewards Scheme(normalize_rewards=...)"),
     **_all("action_scaling action_bound_method action_scaler", "no setting: actions are scaled to the bounds of a Box"),
     **_all(
         "timelimit_as_terminal time_limit_bootstrap handle_timeout_termination",
