@@ -326,15 +326,19 @@ class Learner(Answering, Closing):
         ) as display:
             while not self._loop.has_ended() and not self.is_interrupted() and self.stop_reason is None:
                 before = self.scheme.steps
-                with self._loop.pausing(partial(self._saver.is_due, before)):
+                with self._loop.pausing(partial(self._has_to_save, before)):
                     self.step()
                 display.update(self.scheme.steps, self._measurements.latest)
                 # The last checkpoint is saved after the last evaluation.
-                if self._saver.is_due(before) and not self.done():
+                if self._has_to_save(before) and not self.done():
                     self.save_checkpoint()
             if self.done():
                 self._loop.finish_run()
                 display.update(self.scheme.steps, self._measurements.latest)
+
+    def _has_to_save(self, before: int) -> bool:
+        """Whether a checkpoint is due since a number of steps; each holds at least a step more than the one before."""
+        return self.scheme.steps > before and self._saver.is_due(before)
 
     @property
     def _stores_on_disk(self) -> bool:

@@ -74,7 +74,7 @@ class RunSaver:
         """Write a checkpoint atomically."""
         config = self._scheme.config
         state = {
-            "config": storage_paths.relativized(config, self._folder.path),
+            "config": storage_paths.relativized(config, self._folder.path) | self._imports,
             "scheme": self._scheme.state_dict(),
             "learner": learner_state,
         }
@@ -82,6 +82,11 @@ class RunSaver:
         earlier = self._folder.earlier_checkpoint_files(self._keep)
         checkpoint.save(self._folder.checkpoint_file, state, earlier)
         self._saved_at, self._saved_time = self._scheme.steps, time.monotonic()
+
+    @property
+    def _imports(self) -> dict[str, Any]:
+        """The modules of the user's parts, in whose own files their names are looked up."""
+        return {"imports": modules_that_can_be_imported(self._scheme.factories)}
 
     def note_weights_of(self, steps: int) -> None:
         """Note that the weights are those of an earlier step, until the next update."""
@@ -92,7 +97,7 @@ class RunSaver:
         path.parent.mkdir(parents=True, exist_ok=True)
         scheme = self._scheme
         weights = scheme.algorithm.get_weights()
-        config = scheme.config | {"imports": modules_that_can_be_imported(scheme.factories)}
+        config = scheme.config | self._imports
         steps = scheme.steps
         if self._weights_of is not None and self._weights_of[0] == scheme.algorithm.updates:
             steps = self._weights_of[1]

@@ -36,6 +36,7 @@ from pytorchrl.experiments.runs.composition import (
     envs_of,
     made_of,
     refuse_classes_of_a_script,
+    without_classes_of_callbacks,
 )
 from pytorchrl.experiments.runs.run_folder import RunFolder, file_of
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
@@ -443,7 +444,7 @@ def read_policy(
         weights = state["weights"] if "weights" in state else state["scheme"]["algorithm"]["actor"]
         with missing_modules_named(of_run), _factories_named():
             if algo_factory is None or actor_factory is None:
-                refuse_classes_of_a_script(config | of_run, _WAY_OUT)
+                refuse_classes_of_a_script(without_classes_of_callbacks({**config, **of_folder, **of_run}), _WAY_OUT)
             algo_factory = algo_factory or acting_algorithm_of(config["algorithm"])
             actor_factory = actor_factory or made_of(config["actor"])
             wrappers = action_wrappers_of(config)

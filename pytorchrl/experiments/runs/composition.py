@@ -191,7 +191,7 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
     state = checkpoint.load(folder.checkpoint_file, checkpoint.READING, is_mapped=True)
     with missing_modules_named(config):
         for refuse in (refuse_to_import, refuse_classes_of_a_script):
-            refuse(config, f"{_IMPORT}, or make the scheme in a script")
+            refuse(without_classes_of_callbacks(config), f"{_IMPORT}, or make the scheme in a script")
         with as_checkpoint_error(folder.config_file):
             algo_factory, actor_factory = acting_algorithm_of(config["algorithm"]), made_of(config["actor"])
             if envs_factory is None:
@@ -365,6 +365,22 @@ def refuse_classes_of_a_script(config: Mapping[str, Any], way_out: str) -> None:
     for name in config.get("own_classes", ()):
         if not any(cls.__name__ == name and not is_ours(cls) for cls in _composable()):
             raise CompositionError(f"the run was composed with the class {name} of a script; {way_out}")
+
+
+def without_classes_of_callbacks(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration that names no user-defined classes of callbacks, which only training calls."""
+    named = set(_names_in({name: part for name, part in config.items() if name != "callbacks"}))
+    return {**config, "own_classes": [name for name in config.get("own_classes", ()) if name in named]}
+
+
+def _names_in(config: Any) -> Iterator[str]:
+    if isinstance(config, Mapping):
+        if isinstance(name := config.get("name"), str):
+            yield name
+        config = list(config.values())
+    if isinstance(config, list):
+        for part in config:
+            yield from _names_in(part)
 
 
 def made_of(config: Any) -> Any:

@@ -1,6 +1,7 @@
 """``--import``: a user's module with classes and environments, which the printed command names and imports."""
 
 import functools
+import gc
 import importlib
 import json
 import re
@@ -326,12 +327,18 @@ def test_networks_are_found_in_the_modules_of_a_run_that_are_imported_already(
         prl.ReplayBuffer.create_factory(size=50),
         prl.VecEnv.create_factory("CartPole-v1"),
     )
-    with prl.Learner(scheme, 20, "run") as learner:
+
+    class OfTheScript(prl.Callback):
+        """Needed by no policy."""
+
+    with prl.Learner(scheme, 20, "run", callbacks=[OfTheScript()]) as learner:
         learner.run(progress=False)
         learner.save_policy("policy.pt")
-    for path in ("run", "policy.pt"):
+    del OfTheScript, learner
+    gc.collect()
+    for path in ("run", "policy.pt", "run/checkpoint.pt"):
         assert prl.load_policy(path)(np.zeros(4, np.float32)) in (0, 1)
-    with prl.Learner.resume("run", target_steps=30) as learner:
+    with prl.Learner.resume("run", target_steps=30, callbacks=[]) as learner:
         assert learner.run(progress=False)
     monkeypatch.delitem(sys.modules, "my_networks")
     with pytest.raises(prl.CompositionError, match=f"composed with the class or function {named}"):
