@@ -7,7 +7,7 @@ from typing import Any
 
 from pytorchrl.experiments.callbacks.callback import Callback, TrainingRun, is_due
 from pytorchrl.experiments.callbacks.evaluating import EvaluateIn
-from pytorchrl.experiments.runs.composition import made_of, refuse_to_import
+from pytorchrl.experiments.runs.composition import made_of, refuse_callbacks_of_a_script, refuse_to_import
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.evaluation import Evaluation, evaluation_from
 from storages.component.hyper_parameters import Count
@@ -195,6 +195,7 @@ def callbacks_from_config(config: Mapping[str, Any]) -> list[Callback]:
     """
     described = config.get("callbacks", [])
     refuse_to_import({"callbacks": described}, _WAY_OUT)
+    refuse_callbacks_of_a_script(config, _WAY_OUT)
     callbacks = []
     for one in described:
         try:

@@ -84,7 +84,7 @@ def scheme_from_config(config: Mapping[str, Any], data: Sequence[str] = ()) -> S
             "prl.Agent(..., resume=True)"
         )
     refuse_to_import(config, _WAY_OUT)
-    refuse_classes_of_a_script(config, _WAY_OUT)
+    refuse_classes_of_a_script(without_classes_of_callbacks(config), _WAY_OUT)
     try:
         device = find_device(config["device"])
     except DeviceError as error:
@@ -368,9 +368,17 @@ def refuse_classes_of_a_script(config: Mapping[str, Any], way_out: str) -> None:
 
 
 def without_classes_of_callbacks(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration that names no user-defined classes of callbacks, which only training calls."""
-    named = set(_names_in({name: part for name, part in config.items() if name != "callbacks"}))
-    return {**config, "own_classes": [name for name in config.get("own_classes", ()) if name in named]}
+    """Return a configuration that names no user-defined classes of callbacks alone, which only training calls."""
+    others = set(_names_in({name: part for name, part in config.items() if name != "callbacks"}))
+    left_out = set(_names_in(config.get("callbacks", []))) - others
+    return {**config, "own_classes": [name for name in config.get("own_classes", ()) if name not in left_out]}
+
+
+def refuse_callbacks_of_a_script(config: Mapping[str, Any], way_out: str) -> None:
+    """As :func:`refuse_classes_of_a_script`, of the callbacks of a configuration."""
+    named = set(_names_in(config.get("callbacks", [])))
+    own = [name for name in config.get("own_classes", ()) if name in named]
+    refuse_classes_of_a_script({"own_classes": own}, way_out)
 
 
 def _names_in(config: Any) -> Iterator[str]:
