@@ -1,5 +1,6 @@
 """Checks that the parts of a scheme are compatible."""
 
+import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +14,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.envs.copies.making import name_of_wrapper
 from pytorchrl.agent.envs.spaces import have_other_bounds
 from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.envs.wrappers.observation_wrappers import ObserveActionMask
 from pytorchrl.scheme.wrong_calls import way_out
 from storages.component.factory import Component, Factory
 from storages.off_policy.her_buffer import HERBuffer
@@ -129,6 +131,17 @@ def check_rewards(
         raise CompositionError(
             f"Scheme: {storage.name} computes the rewards of other goals, which normalize_rewards does not normalise; "
             f"leave it out, or scale the rewards in the environment's compute_reward"
+        )
+
+
+def warn_of_unused_mask(actor: Factory[Actor], train_envs: Factory[VecEnv] | None) -> None:
+    """Warn where environments show which actions are allowed, and the actor takes the mask for a mere observation."""
+    wrappers = () if train_envs is None else train_envs.hyper_parameters.get("wrappers", ())
+    if ObserveActionMask.__name__ in map(name_of_wrapper, wrappers) and not actor.hyper_parameters.get("action_mask"):
+        warnings.warn(
+            'Scheme: the wrapper ObserveActionMask adds the part "action_mask" to observations, which restricts no '
+            'action until the actor has action_mask="action_mask"',
+            stacklevel=4,  # that of the decorated constructor
         )
 
 

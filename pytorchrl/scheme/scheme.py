@@ -25,6 +25,7 @@ from pytorchrl.scheme.compatibility import (
     check_rewards,
     check_roles,
     storages_read,
+    warn_of_unused_mask,
 )
 from pytorchrl.scheme.dataset_factory import DatasetEnvs, DatasetFactory, LoadedData
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation
@@ -118,6 +119,7 @@ class Scheme(Answering, Closing):
         check_roles(algo_factory, actor_factory, sources, train_envs_factory, test_envs_factory)
         check_composition(algo_factory, actor_factory, sources, mixed, collects=collects)
         check_rewards(algo_factory, storage_factory, train_envs_factory, normalize_rewards)
+        warn_of_unused_mask(actor_factory, train_envs_factory)
         if collection is not None:
             collection.check(storage_factory, train_envs_factory)
         check_default_dtype(type(self).__name__)

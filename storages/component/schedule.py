@@ -21,7 +21,7 @@ class Schedule(Setting):
 
     of_functions: ClassVar[str] = (
         "; LinearSchedule(initial, final) changes with the run's progress, FunctionSchedule(function, low, high) by a "
-        "function of the part of the run that is over, from 0 to 1"
+        "function of the part of the run that is over, from 0 to 1 (in stable-baselines3, of the part that is left)"
     )
     """Added to the error about a function in the place of a schedule."""
 

@@ -70,6 +70,7 @@ LEARNER_NAMES: OtherNames = {
     **_OF_BOTH,
     **each("env envs environment algo algorithm agent model policy trainer config", _SCHEME),
     **{name: {"": f"{name} of prl.Scheme"} for name in ("seed", "device", "normalize_rewards")},
+    "checkpoint_every": _CHECKPOINTS,
     **each("reset_num_timesteps", {"": "prl.Learner.resume(log_dir, target_steps=200_000), which continues a run"}),
     **each("resume load checkpoint", {"": "prl.Learner.resume(log_dir), which continues a run"}),
 }

@@ -76,6 +76,12 @@ def check_id(env: str, owner: str) -> None:
     try:
         find_registered(env)
     except (gym.error.Error, ModuleNotFoundError) as error:
+        module, colon, name = env.partition(":")
+        if colon and module.isidentifier():
+            raise ValueError(
+                f"{owner}: env {env!r}: a name does not import a module here. Write import {module}, or --import "
+                f"{module} of a command, and {name!r}"
+            ) from None
         raise ValueError(
             f"{owner}: env {env!r} is no registered gymnasium id: {error} For those of other packages, "
             f"install {EXTRAS}, or import the package that registers them: "

@@ -100,3 +100,14 @@ def test_a_run_in_taxi_is_composed_of_names_takes_allowed_actions_and_resumes(tm
     assert (again[ACT] == data[ACT]).all()
     for learner in (whole, resumed):
         learner.close()
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_mask_that_restricts_no_action_is_told(recwarn: pytest.WarningsRecorder) -> None:
+    settings = {"env_kwargs": {"action_space": spaces.Discrete(3), "mask": [1, 0, 1], "in_info": True}}
+    envs = prl.VecEnv.create_factory(Telling, wrappers=["ObserveActionMask"], **settings)
+    for mask in (None, "action_mask"):
+        actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), action_mask=mask)
+        prl.Scheme(prl.DQN.create_factory(), actor, prl.ReplayBuffer.create_factory(size=10), envs).close()
+        told = [str(one.message) for one in recwarn if "restricts no action until" in str(one.message)]
+        assert len(told) == 1

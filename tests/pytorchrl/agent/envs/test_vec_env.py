@@ -232,6 +232,11 @@ def test_an_unknown_id_is_refused_when_the_factory_is_made() -> None:
         prl.VecEnv.create_factory("CartPoole-v1")
 
 
+def test_an_id_with_a_module_is_refused_with_the_import_to_write() -> None:
+    with pytest.raises(ValueError, match=r"Write import mine, or --import mine of a command, and 'Mine-v0'"):
+        prl.VecEnv("mine:Mine-v0")
+
+
 @pytest.mark.parametrize("package", ["ale_py", "gymnasium_robotics"])
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_ids_of_other_packages_are_found_without_an_import_by_the_user(
