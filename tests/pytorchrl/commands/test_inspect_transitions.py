@@ -95,7 +95,9 @@ def test_a_rollout_has_no_priorities_but_its_rows_can_be_described(tmp_path: Pat
     assert "Weight 1 " in inspect(folder, "--row", first, "--video", tmp_path / "rollout.gif")
 
 
-def test_image_observations_are_shown_if_the_environment_does_not_render(tmp_path: Path, inspect: Any) -> None:
+def test_image_observations_are_shown_if_the_environment_does_not_render(
+    tmp_path: Path, inspect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pixels = prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"kind": "image", "length": 5})
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))
     scheme = prl.Scheme(
@@ -110,10 +112,13 @@ def test_image_observations_are_shown_if_the_environment_does_not_render(tmp_pat
     assert [int(frame[0, 0, 0]) for frame in film.frames] == [0, 1, 2, 3, 4, 5]
     assert film.moment == 1
     assert np.asarray(film.frames).shape == (6, 40, 40, 3)
-    # The command cannot create an environment that a script defines; a description needs none.
+    inspect(folder, "--row", 13, "--video", tmp_path / "film.gif")
+    assert (tmp_path / "film.gif").is_file()
+    # Where its module is not imported, the environment cannot be made; a description needs none.
+    monkeypatch.delitem(sys.modules, Counter.__module__)
     assert "uint8 (3, 40, 40)" in inspect(folder, "--row", 13)
     with pytest.raises(SystemExit, match=r"made by .*Counter; name the module that defines it by --import"):
-        inspect(folder, "--row", 13, "--video", tmp_path / "film.gif")
+        inspect(folder, "--row", 13, "--video", tmp_path / "other.gif")
 
 
 def test_episodes_on_disk_are_refused_with_the_command_for_data_sets(tmp_path: Path, inspect: Any) -> None:
