@@ -1,5 +1,6 @@
 """Stored episodes are replayed from their seeds and actions."""
 
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -185,11 +186,14 @@ def test_episodes_are_replayed_after_a_resume_that_did_not_restore_the_environme
         assert reenact(tmp_path, row, envs).differs_at is None
 
 
-def test_episodes_that_cannot_be_replayed_are_refused_with_the_reason(tmp_path: Path) -> None:
+def test_episodes_that_cannot_be_replayed_are_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trained(tmp_path / "robot", Noise, steps=100, replay_on_resume=False)
     with pytest.raises(prl.ReenactmentError, match="kept no actions to replay: replay_on_resume=False"):
         reenact(tmp_path / "robot", 60, prl.VecEnv.create_factory(Noise))
     trained(tmp_path / "script", Noise, steps=100)
+    monkeypatch.delitem(sys.modules, Noise.__module__)  # as in a process that has not imported it
     with pytest.raises(prl.CompositionError, match=r"made by .*Noise; name the module that defines it by --import"):
         reenact(tmp_path / "script", 60)
 
