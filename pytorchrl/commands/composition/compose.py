@@ -15,7 +15,7 @@ from pytorchrl.agent.other_names import OF_PARTS, SCHEME_NAMES
 from pytorchrl.agent.other_names.calls import environment_of
 from pytorchrl.commands.composition.description import KINDS, merge_descriptions
 from pytorchrl.commands.composition.parts import actor_for, make_parts, part_named, storage_class
-from pytorchrl.commands.composition.preset_changes import fit_replay, replaces_normalization, told_of_changes
+from pytorchrl.commands.composition.preset_changes import fit_replay, take_out_normalization, told_of_changes
 from pytorchrl.commands.composition.presets import fit_preset, preset_of, replaced_settings
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.compatibility import CompositionError
@@ -119,7 +119,7 @@ def compose(
     whole = merge_descriptions(fit_preset(preset, chosen), chosen, {"preprocessing": preprocessing})
     of_env = env.hyper_parameters if isinstance(env, Factory) else whole["env"]
     whole = fit_replay(whole, preset, chosen, of_env.get("num_envs", 1))
-    if replaces_normalization(whole, chosen.get("env", {}), others.get("normalize_rewards")):
+    if take_out_normalization(whole, chosen.get("env", {}), others.get("normalize_rewards")):
         tell(f"compose: the wrapper NormalizeReward of the preset {preset_name} is replaced by normalize_rewards")
     if unknown := sorted(others.keys() - _of_scheme().keys()):
         storage_cls = storage.cls if isinstance(storage, Factory) else storage_class(whole, cls)

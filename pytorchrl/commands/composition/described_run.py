@@ -54,7 +54,7 @@ from pytorchrl.commands.composition.parts import (
 from pytorchrl.commands.composition.preset_changes import (
     changed_settings,
     fit_replay,
-    replaces_normalization,
+    take_out_normalization,
     told_of_changes,
 )
 from pytorchrl.commands.composition.presets import fit_preset, no_preset, preset_of, replaced_settings
@@ -248,7 +248,7 @@ def described_run(arguments: Sequence[str], command: Literal["train", "sweep"] =
     whole = merge_descriptions(description, by_option)
     own = merge_descriptions(_with_names_of_classes(file), by_option, _names_of(chosen))
     whole = fit_replay(whole, preset.settings, own, whole["env"].get("num_envs", 1))
-    is_replaced = replaces_normalization(whole, own["env"], settings.get("normalize_rewards"))
+    is_replaced = take_out_normalization(whole, own["env"], settings.get("normalize_rewards"))
     if settings.get("from"):
         chosen_here = {**file.get("algorithm", {}), **by_option["algorithm"]}
         whole["algorithm"] = without_random_actions(whole["algorithm"], chosen_here)

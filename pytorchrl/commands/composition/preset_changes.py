@@ -92,7 +92,7 @@ def _of_copies(parts: RunParts, preset: Mapping[str, Any], given: Mapping[str, A
     return [f"{said}{'; ' if fitting else ''}{', '.join(fitting)}."]
 
 
-def replaces_normalization(whole: Mapping[str, Any], given_env: Mapping[str, Any], kind: str | None) -> bool:
+def take_out_normalization(whole: Mapping[str, Any], given_env: Mapping[str, Any], kind: str | None) -> bool:
     """Take the wrapper ``NormalizeReward`` of a preset out of a description where rewards are normalised otherwise.
 
     Args:
