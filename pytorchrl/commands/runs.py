@@ -10,7 +10,7 @@ from pytorchrl.comparison.tables import Table, print_table
 from pytorchrl.logging import read_metrics
 from pytorchrl.logging.curves import read_config, read_run
 from pytorchrl.logging.formats import counted
-from pytorchrl.logging.groups import environment
+from pytorchrl.logging.groups import environment, shown_environment
 from pytorchrl.logging.run_search import is_backup
 from pytorchrl.logging.tables.evaluation_table import COLUMNS, as_csv, as_markdown, evaluations_of, texts_of
 from pytorchrl.run_files import RunFiles
@@ -102,7 +102,7 @@ def _row(folder: Path, path: Path) -> list[str]:
     return [
         str(folder.relative_to(path)),
         str(algorithm),
-        environment(config).partition("(")[0],
+        shown_environment(environment(config)).partition("(")[0],
         str(seed),
         f"{metrics.get('steps', 0):,.0f} of {target_steps:,}",
         *(f"{metrics[key]:.1f}" if key in metrics else "" for key in ("train/return", "test/return")),

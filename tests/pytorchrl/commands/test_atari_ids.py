@@ -116,6 +116,8 @@ def test_a_command_trains_and_describes_the_preprocessed_game(
     config = json.loads((run / "config.json").read_text())
     assert config["spaces"]["observation"]["shape"] == [4, 84, 84]
     assert environment(config).startswith("ALE/Breakout(")
+    command(monkeypatch, "ls")
+    assert IDS[1] in capsys.readouterr().out
     for arguments, shape in (((), "(4, 84, 84)"), (("--no-preprocessing",), "(210, 160, 3)")):
         command(monkeypatch, "env", IDS[1], "--episodes", "1", "--longest", "5", *arguments)
         assert shape in " ".join(capsys.readouterr().out.split())
