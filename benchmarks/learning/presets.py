@@ -131,6 +131,8 @@ class PresetRun:
         begun_at, begun = scheme.steps, time.process_time()
         finished = learner.run(checkpoint_every=max(1, parts.steps // _CHECKPOINTS))
         seconds, share = time.process_time() - begun, (scheme.steps - begun_at) / scheme.steps
+        # A run that had finished, of which only the result is missing, knows its time from its records.
+        minutes = (seconds / share if share else learner.get_metrics()["seconds"]) / 60
         envs = scheme.test_envs_factory
         learner.close()
         if not finished or envs is None:
@@ -138,7 +140,6 @@ class PresetRun:
         best = self.folder / "best_weights.pt"
         final_return = self.evaluated(scheme.algorithm, envs)
         best_return = self.evaluated(prl.load_policy(best).algorithm, envs) if best.exists() else final_return
-        minutes = seconds / share / 60 if share else 0.0
         result = Result(scheme.steps, final_return, best_return, minutes)
         write_atomically(self.folder / "preset_run.json", json.dumps(asdict(result)).encode())
 
