@@ -16,7 +16,7 @@ from pytorchrl.experiments.runs.composition import class_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
 from pytorchrl.logging.formats import text_of_callable
-from pytorchrl.logging.groups import changes_by_hand
+from pytorchrl.logging.groups import CHANGED_BY_HAND, changes_by_hand
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.terminal import tell
@@ -27,7 +27,7 @@ from storages.component.setting import is_callable, plain
 _LAST = 10
 """Evaluations over which a mean is shown."""
 _PARTS = ("algorithm", "actor", "storage", "train_envs", "test_envs")
-_NOT_SHOWN = {"changed_by_hand", "spaces", "own_classes", "target_steps", "log_every", "keep_checkpoints"}
+_NOT_SHOWN = {CHANGED_BY_HAND, "spaces", "own_classes", "target_steps", "log_every", "keep_checkpoints"}
 """Settings that are shown elsewhere, or that change no result."""
 
 

@@ -16,7 +16,8 @@ _MOST_SETTINGS_IN_A_NAME = 3
 _MOST_ALGORITHMS_IN_A_TITLE = 3
 _NO_PART_OF_A_COMPOSITION = frozenset({"seed", "log_to", "log_every", "keep_checkpoints", "checkpoint_every"})
 _FOLLOWS_FROM_OTHERS = frozenset({"spaces", "own_classes", "imports"})
-_CHANGED_BY_HAND = "changed_by_hand"
+CHANGED_BY_HAND = "changed_by_hand"
+"""Entry of a configuration; runs without such changes have none."""
 _CHANGE_NO_TRAINING = frozenset(
     {"ActionDifference", "EvaluateIn", "ExportPolicy", "FittedQEvaluation", "InitialValue", "LogWeights"}
     | {"NormalizedScore", "RecordVideos", "SavePolicies", "TDError", "TimeParts"}
@@ -63,7 +64,7 @@ def _of_training(config: Mapping[str, Any]) -> dict[str, Any]:
         found.pop("target_steps", None)
     if changes := changes_by_hand(found):
         found["changed"] = changes
-    found.pop(_CHANGED_BY_HAND, None)
+    found.pop(CHANGED_BY_HAND, None)
     return found
 
 
@@ -81,7 +82,7 @@ def _part_name(part: Any) -> str:
 def changes_by_hand(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the hyper-parameters that were changed before a run went on: ``{"lr": "0.0001 from step 40,000"}``."""
     changes: dict[str, str] = {}
-    entries = config.get(_CHANGED_BY_HAND)
+    entries = config.get(CHANGED_BY_HAND)
     for entry in entries if isinstance(entries, list) else []:
         values, steps = (entry.get("hyper_parameters"), entry.get("steps")) if isinstance(entry, Mapping) else (0, 0)
         if isinstance(values, Mapping) and isinstance(steps, int):

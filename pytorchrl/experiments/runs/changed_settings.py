@@ -6,10 +6,8 @@ What callbacks and schedules change in the course of a run follows from the conf
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytorchrl.logging.groups import CHANGED_BY_HAND
 from storages.component.changeable import Changeable, as_plain_data
-
-CHANGED_BY_HAND = "changed_by_hand"
-"""Entry of a configuration; runs without such changes have none."""
 
 
 def with_changes(

@@ -52,8 +52,7 @@ def owners(config: Mapping[str, Any], folder: Path) -> dict[Path, Path]:
     for directory in _outside(config, folder):
         facts = _read(directory) or {}
         owner = Path(str(facts.get("folder")))
-        is_there = facts.get("directory") == str(directory) and facts.get("run") == _id_of(owner) is not None
-        if is_there and not _are_the_same(owner, folder):
+        if _belongs_to(directory, owner) and not _are_the_same(owner, folder):
             found[directory] = owner
     return found
 
