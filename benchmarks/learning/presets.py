@@ -30,7 +30,7 @@ from benchmarks.learning.learning_runs import results_of
 from benchmarks.learning.preset_compositions import parts_of_preset
 from benchmarks.learning.presets_tasks import MUJOCO, MUJOCO_VERSIONS, PRESETS, PresetTask
 from benchmarks.shared.page_texts import paragraphs
-from pytorchrl.commands.composition.described_run import make_callbacks
+from pytorchrl.commands.composition.callbacks_and_loggers import make_callbacks
 from pytorchrl.commands.composition.parts import RunParts
 from pytorchrl.commands.composition.presets import preset_of
 from pytorchrl.scheme import evaluate

@@ -9,7 +9,8 @@ from threading import Thread
 
 from pytorchrl.agent.envs.games.atari_envs import described_preprocessing
 from pytorchrl.agent.global_generators import seed_process
-from pytorchrl.commands.composition.described_run import DescribedRun, described_run, make_callbacks, make_loggers
+from pytorchrl.commands.composition.callbacks_and_loggers import make_callbacks, make_loggers
+from pytorchrl.commands.composition.described_run import DescribedRun, described_run
 from pytorchrl.commands.composition.parts import RunParts
 from pytorchrl.commands.composition.presets import expected_return
 from pytorchrl.commands.shared import STOPPED

@@ -1,27 +1,21 @@
-"""A run as the command line describes it: its options, its parts and its settings."""
+"""Compose the run that a command line, a configuration file and a preset describe together."""
 
 import argparse
-import difflib
-import inspect
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.device import find_device
-from pytorchrl.agent.envs import VecEnv
 from pytorchrl.agent.envs.games.atari_envs import lost_by_backend
 from pytorchrl.agent.other_names.calls import id_of_environment
+from pytorchrl.commands.composition.callbacks_and_loggers import make_callbacks, make_loggers
 from pytorchrl.commands.composition.data_source import (
-    DATA_SETTINGS,
     Data,
     data_of,
     description_of,
-    in_directory,
     needs_environments,
     without_evaluations,
     without_random_actions,
@@ -32,11 +26,8 @@ from pytorchrl.commands.composition.description import (
     check_settings,
     merge_descriptions,
     read_yaml,
-    whole_number,
 )
 from pytorchrl.commands.composition.options import (
-    PartsParser,
-    add_options,
     dashed,
     given_options,
     hint_of_key,
@@ -44,12 +35,8 @@ from pytorchrl.commands.composition.options import (
 )
 from pytorchrl.commands.composition.parts import (
     RunParts,
-    actor_for,
     make_parts,
-    names_of,
     part_named,
-    storage_class,
-    value_of,
 )
 from pytorchrl.commands.composition.preset_changes import (
     changed_settings,
@@ -58,43 +45,16 @@ from pytorchrl.commands.composition.preset_changes import (
     told_of_changes,
 )
 from pytorchrl.commands.composition.presets import fit_preset, no_preset, preset_of, replaced_settings
-from pytorchrl.experiments.callbacks import AfterSteps, Callback
+from pytorchrl.commands.composition.run_options import FILE_SETTINGS, add_options_of_parts, classes_of, run_parser
+from pytorchrl.commands.composition.storage_directory import storage_of_run
 from pytorchrl.experiments.finished_runs import has_finished
-from pytorchrl.experiments.runs import storage_paths
-from pytorchrl.experiments.runs.composition import class_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
-from pytorchrl.experiments.runs.user_modules import function_named, import_modules
-from pytorchrl.logging.writers import LOGGERS, Logger, LoggerSetting, Wandb
+from pytorchrl.experiments.runs.user_modules import import_modules
+from pytorchrl.logging.writers import Logger, Wandb
 from pytorchrl.scheme import Scheme
-from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.terminal import tell
-from storages.component.factory import Factory
-from storages.persistent.commits import has_commits
-from storages.storage import Storage
 
-_USAGES = {
-    "train": "%(prog)s --algorithm NAME --env ID [options]; with a NAME, --help shows its options",
-    "sweep": "%(prog)s --algorithm NAME --env ID --vary NAME VALUES... [options of train]",
-}
-"""By the command that the arguments are of."""
-_FILE_SETTINGS = (
-    "seeds",
-    "device",
-    "test_seed",
-    "normalize_rewards",
-    "log_dir",
-    "log_to",
-    "checkpoint_every",
-    "callbacks",
-    "from",
-    *DATA_SETTINGS,
-)
 _OF_SCHEME = ("test_seed", "normalize_rewards")
-_EPILOG = (
-    "Values are written as in Python: numbers, words, lists such as 64,64, and settings such as "
-    "'LinearSchedule(1e-3, 0)', 'Adam(eps=1e-4)' or 'Sequences(20, burn_in=5)'. If there is a preset for the algorithm "
-    "and the environment, options override it. The same command continues runs that were stopped."
-)
 
 
 @dataclass(frozen=True)
@@ -218,15 +178,15 @@ def described_run(arguments: Sequence[str], command: Literal["train", "sweep"] =
         ValueError: a hyper-parameter is not valid.
     """
     # The options of hyper-parameters depend on the classes that are named, which are read first.
-    parser_of_names = _parser(command, add_help=False)
+    parser_of_names = run_parser(command, add_help=False)
     chosen, _ = parser_of_names.parse_known_args([dashed(argument) for argument in arguments])
     import_modules(chosen.imports)
     file = {} if chosen.config is None else check_settings(_checked_file(read_yaml(chosen.config), chosen))
     description, preset = _describe(chosen, file)
-    parser = _parser(command, add_help=True)
+    parser = run_parser(command, add_help=True)
     if preset.name is not None:
         parser.description = f"{parser.description} The preset {preset.name} is used; --no-preset leaves it out."
-    _add_options_of_parts(parser, description)
+    add_options_of_parts(parser, description)
     given = parse(parser, arguments)
     by_option: dict[str, Any] = {
         kind: dict(given_options(given, kind)) for kind in ("algorithm", "actor", "storage", "env")
@@ -237,11 +197,11 @@ def described_run(arguments: Sequence[str], command: Literal["train", "sweep"] =
         by_option |= check_settings({"steps": given.steps})
     if given.no_preprocessing:
         by_option["preprocessing"] = False
-    settings = {name: file[name] for name in _FILE_SETTINGS if name in file}
+    settings = {name: file[name] for name in FILE_SETTINGS if name in file}
     if "callbacks" in description:
         # Those of the preset, unless the file has others.
         settings["callbacks"] = description["callbacks"]
-    options = {name: value for name in _FILE_SETTINGS if (value := getattr(given, name)) is not None}
+    options = {name: value for name in FILE_SETTINGS if (value := getattr(given, name)) is not None}
     settings |= check_settings(options)
     make_callbacks(settings)
     make_loggers(settings)
@@ -295,15 +255,15 @@ def _checked_file(content: Mapping[str, Any], chosen: argparse.Namespace) -> dic
     name = given.get("name") if isinstance(given, Mapping) else given
     storage = content.get("storage")
     of_storage = storage if isinstance(storage, Mapping) else {} if storage is None else {"name": storage}
-    parts = {} if not isinstance(name, str) else _classes_of({"algorithm": {"name": name}, "storage": of_storage})
+    parts = {} if not isinstance(name, str) else classes_of({"algorithm": {"name": name}, "storage": of_storage})
 
     def hint(key: str) -> str:
         if id_of_environment(key) is not None:
             return f"; write env: {key}, with the other settings beside it"
-        known = [f"--{one.replace('_', '-')}" for one in (*KINDS, *_FILE_SETTINGS, "steps")]
+        known = [f"--{one.replace('_', '-')}" for one in (*KINDS, *FILE_SETTINGS, "steps")]
         return hint_of_key(key, known, parts)
 
-    return check_description(content, chosen.config, _FILE_SETTINGS, hint)
+    return check_description(content, chosen.config, FILE_SETTINGS, hint)
 
 
 def _describe(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dict[str, Any], _Preset]:
@@ -347,213 +307,7 @@ def _tell_what_is_unused(kind: str, name: str | None, of_file: Mapping[str, Any]
         tell(f"Not used of the configuration file: {kind} {other}'s {', '.join(unused)}, as --{kind} names {name}.")
 
 
-def make_callbacks(settings: Mapping[str, Any]) -> list[Callback]:
-    """Make the callbacks that the settings name; each learner needs objects of its own.
-
-    Raises:
-        ValueError: a text is no callback.
-    """
-    return [_make_callback(text) for text in settings.get("callbacks") or ()]
-
-
-def make_loggers(settings: Mapping[str, Any]) -> list[Logger] | None:
-    """Make the loggers that the settings name, by a word or with settings of their own; None where none are named.
-
-    Raises:
-        ValueError: a text is no logger.
-    """
-    if (texts := settings.get("log_to")) is None:
-        return None
-    made = [value_of(text) for text in texts]
-    for text, logger in zip(texts, made, strict=True):
-        if isinstance(logger, LoggerSetting) or (isinstance(logger, str) and logger in LOGGERS):
-            continue
-        near = difflib.get_close_matches(str(text).lower(), LOGGERS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(
-            f"--log-to: unknown destination {text!r}{hint} (choose from {', '.join(LOGGERS)}, or give one settings: "
-            f"'Wandb(project=\"paper\")'; wandb also reads WANDB_PROJECT, WANDB_RUN_GROUP and WANDB_TAGS)"
-        )
-    return made
-
-
-def _make_callback(text: Any) -> Callback:
-    """Make a callback from its text, or from the name of a function in an imported module."""
-    made = value_of(text)
-    if isinstance(made, str) and (function := function_named(made)) is not None:
-        return AfterSteps(function)
-    if not isinstance(made, Callback):
-        raise ValueError(
-            f"--callbacks: {text!r} is neither a callback with its arguments, such as StopAtReturn(475), nor a "
-            f"function of a module that --import names{_with_arguments(made)}"
-        )
-    return made
-
-
-def _with_arguments(name: Any) -> str:
-    """Return what to write where the class of a callback was named without its arguments; "" otherwise."""
-    try:
-        cls = class_named(name) if isinstance(name, str) else object
-    except CompositionError:
-        return ""
-    if not issubclass(cls, Callback):
-        return ""
-    needs_some = any(parameter.default is parameter.empty for parameter in inspect.signature(cls).parameters.values())
-    return f"; write {shlex.quote(f'{name}(...)' if needs_some else f'{name}()')}"
-
-
-def _parser(command: str, add_help: bool) -> PartsParser:
-    parser = PartsParser(
-        f"python -m pytorchrl {command}",
-        usage=_USAGES[command],
-        description="Compose a run from classes given by name, and train it with one or more seeds.",
-        epilog=_EPILOG,
-        add_help=add_help,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--algorithm", metavar="NAME", help=", ".join(names_of(Algorithm)))
-    parser.add_argument("--env", metavar="ID", help="a gymnasium id; data sets with their spaces need none")
-    parser.add_argument(
-        "--storage", metavar="NAME", help=f"{', '.join(names_of(Storage))} (default: one that suits the algorithm)"
-    )
-    parser.add_argument(
-        "--actor", metavar="NAME", help=f"{', '.join(names_of(Actor))} (default: one that suits the storage)"
-    )
-    parser.add_argument(
-        "--steps",
-        type=whole_number,
-        metavar="INT",
-        help="environment steps to train for; updates where no steps are collected",
-    )
-    parser.add_argument("--num-envs", type=int, metavar="INT", help="copies of the environment")
-    parser.add_argument(
-        "--seeds", "--seed", type=int, nargs="+", metavar="INT", help="seeds, a run for each (default: 1)"
-    )
-    parser.add_argument("--device", metavar="DEVICE", help="cpu, cuda or auto (default: cpu)")
-    parser.add_argument(
-        "--test-seed",
-        type=int,
-        metavar="INT",
-        help="seed of the first episode of each evaluation, all of which then play the same episodes",
-    )
-    parser.add_argument(
-        "--normalize-rewards",
-        choices=("returns", "rewards"),
-        help="divide stored rewards by the running deviation of discounted returns, or of rewards (default: not)",
-    )
-    parser.add_argument(
-        "--log-dir", type=Path, metavar="FOLDER", help="folder of the runs (default: runs/ALGORITHM-ENV)"
-    )
-    parser.add_argument(
-        "--log-to", nargs="*", metavar="DESTINATION", help=f"{', '.join(LOGGERS)}, or 'Wandb(project=\"paper\")'"
-    )
-    parser.add_argument(
-        "--checkpoint-every",
-        type=whole_number,
-        metavar="INT",
-        help="steps between checkpoints (default: a tenth of all)",
-    )
-    parser.add_argument(
-        "--callbacks", nargs="+", metavar="CALLBACK", help="such as 'RecordVideos()' 'StopAtReturn(475)'; see the docs"
-    )
-    parser.add_argument(
-        "--data", metavar="PATH", help="a data set to learn from: alone, with --online, or of demonstrations"
-    )
-    parser.add_argument(
-        "--select", metavar="SETTING", help="its episodes to learn from: 'SelectEpisodes(best_share=0.1)'"
-    )
-    parser.add_argument(
-        "--online", action="store_true", default=None, help="mix the data with the environments' transitions"
-    )
-    parser.add_argument(
-        "--data-share", metavar="NUMBER", help="share of the data in each batch with --online (default: 0.5)"
-    )
-    parser.add_argument("--from", metavar="RUN", help="start from the weights of another run, with its composition")
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="a YAML file with these settings; options override it"
-    )
-    parser.add_argument("--parent-process", type=int, help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--no-preprocessing",
-        action="store_true",
-        help="leave frames of Atari raw; ids of Atari are preprocessed as by prl.atari_envs otherwise",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print what would be trained, with the settings of the preset, and stop"
-    )
-    parser.add_argument("--no-preset", action="store_true", help="use the classes' defaults instead of a preset")
-    parser.add_argument(
-        "--import",
-        dest="imports",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="MODULE",
-        help="modules of yours, or files, which define classes or register environments",
-    )
-    return parser
-
-
-def _add_options_of_parts(parser: PartsParser, description: Mapping[str, Any]) -> None:
-    """Add the options of the chosen classes; none without an algorithm."""
-    if description["algorithm"].get("name") is None:
-        return
-    for kind, cls in _classes_of(description).items():
-        add_options(parser, kind, cls, but=("env",) if kind == "env" else (), values=description[kind])
-
-
-def _classes_of(description: Mapping[str, Any]) -> dict[str, type[Any]]:
-    """Return the classes of the parts of a description that names an algorithm."""
-    algorithm = part_named(Algorithm, description["algorithm"]["name"])
-    storage, actor = storage_class(description, algorithm), description.get("actor", {}).get("name")
-    return {
-        "algorithm": algorithm,
-        "actor": actor_for(storage) if actor is None else part_named(Actor, actor),
-        "storage": storage,
-        "env": VecEnv,
-    }
-
-
 def _of_a_wandb_sweep() -> list[str]:
     """Return folder names that separate the runs of a wandb sweep, whose agent starts a process for each."""
     names = [os.environ.get(name, "") for name in ("WANDB_SWEEP_ID", "WANDB_RUN_ID")]
     return names if all(names) else []
-
-
-def storage_of_run(storage: Factory[Storage], run: Path, names: Sequence[str], shared: bool) -> Factory[Storage]:
-    """Return the storage of one of several runs, with a directory of its own if it is kept in one.
-
-    It is in the given directory, or beside it where that is itself the storage of a run, to which seeds were added. A
-    single run has the given directory itself, unless that holds the storages of other seeds. A run that is continued
-    stays where it is: in its own directory where it now is the only one, or in the given one where other seeds were
-    added, or where it shared the directory with others.
-
-    Args:
-        storage: as it is given for all runs.
-        run: the run folder.
-        names: of the folders below the given directory that lead to the run's own; one beside it has the first at its
-            end.
-        shared: whether several runs are given the directory.
-    """
-    directory = storage.hyper_parameters.get("directory")
-    if directory is None:
-        return storage
-    given = Path(directory)
-    inside, beside = given.joinpath(*names), Path(f"{given}-{names[0]}", *names[1:])
-    recorded = _recorded_directory(run)
-    for place in (given, inside, beside):
-        if recorded is not None and place.resolve() == recorded.resolve():
-            return in_directory(storage, str(place))
-    if not shared and not any(has_commits(other) for other in given.glob("seed-*")):
-        return storage
-    # Moving or deleting the storage of one run must leave those of others in place.
-    return in_directory(storage, str(beside if has_commits(given) else inside))
-
-
-def _recorded_directory(run: Path) -> Path | None:
-    """Return the directory of the main storage of a run that can be continued; None where there is none."""
-    folder = RunFolder(run)
-    if not folder.checkpoint_file.exists():
-        return None
-    directory = storage_paths.directories_of(folder.read_config()).get("main")
-    return None if directory is None else Path(directory)

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pytorchrl.commands.composition.described_run import DescribedRun, described_run, make_loggers
+from pytorchrl.commands.composition.callbacks_and_loggers import make_loggers
+from pytorchrl.commands.composition.described_run import DescribedRun, described_run
 from pytorchrl.commands.shared import STOPPED
 from pytorchrl.experiments.interruption import stopping_signals
 from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock

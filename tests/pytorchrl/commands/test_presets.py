@@ -13,7 +13,8 @@ import pytorchrl as prl
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.commands import train as train_command
 from pytorchrl.commands.composition import presets
-from pytorchrl.commands.composition.described_run import described_run, make_callbacks
+from pytorchrl.commands.composition.callbacks_and_loggers import make_callbacks
+from pytorchrl.commands.composition.described_run import described_run
 from pytorchrl.commands.composition.description import merge_descriptions, read_yaml
 from pytorchrl.commands.composition.parts import RunParts, make_parts, part_named
 from pytorchrl.commands.composition.presets import expected_return, no_preset, preset_of

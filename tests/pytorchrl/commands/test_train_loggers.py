@@ -7,7 +7,8 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.commands.composition.described_run import described_run, make_loggers
+from pytorchrl.commands.composition.callbacks_and_loggers import make_loggers
+from pytorchrl.commands.composition.described_run import described_run
 from pytorchrl.commands.sweeps.trials import Trial
 from pytorchrl.commands.sweeps.trials import _labels_in_wandb as labels_in_wandb
 from pytorchrl.experiments.runs.run_folder import RunFolder
