@@ -1,6 +1,7 @@
 """The base class of callbacks, and the events on which a run calls them."""
 
 import difflib
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -100,9 +101,9 @@ class Callback(Setting):
     called yet; these are called first when the run is resumed. That callback itself is not called again.
 
     Raises:
-        TypeError: a subclass defines a method ``on_...`` of no event, or one of callbacks of stable-baselines3; raised
-            when the class is made. A method of an event returns True or False, which would change nothing; raised when
-            it is called.
+        TypeError: a subclass defines a method ``on_...`` of no event, one of callbacks of stable-baselines3, or one
+            that takes other arguments than its event gives; raised when the class is made. A method of an event
+            returns True or False, which would change nothing; raised when it is called.
     """
 
     other_names = CALLBACK_NAMES
@@ -138,6 +139,8 @@ class Callback(Setting):
                     f"{cls.__name__}.{name} would never be called; {hint} events are {', '.join(events)}; a method "
                     f"of your own needs a name that does not begin with on_"
                 )
+            if name in events:
+                _check_parameters(cls, name)
 
     def on_run_begin(self, learner: Any) -> None:
         """Called when :meth:`Learner.run` begins, also after a resume."""
@@ -188,6 +191,29 @@ class Callback(Setting):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
+
+
+def _check_parameters(cls: type[Callback], event: str) -> None:
+    """Check that a method can be called as that of its event is.
+
+    Raises:
+        TypeError: it takes fewer or more arguments.
+    """
+    method = inspect.getattr_static(cls, event)
+    names = list(inspect.signature(getattr(Callback, event)).parameters)
+    # A static method is not given the callback itself.
+    given = names[1:] if isinstance(method, staticmethod) else names
+    function = getattr(method, "__func__", method)
+    if not inspect.isfunction(function):
+        return
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        raise TypeError(
+            f"{cls.__name__}.{event}{signature} could not be called for its event; write def {event}"
+            f"({', '.join(names)})"
+        ) from error
 
 
 def refuse_without_evaluations(callback: Callback, learner: TrainingRun) -> None:

@@ -463,6 +463,38 @@ def test_a_method_of_no_event_is_refused_with_the_event_that_may_be_meant() -> N
             def on_quiet_days(self) -> None: ...
 
 
+def test_a_method_that_an_event_cannot_call_is_refused_with_its_parameters() -> None:
+    with pytest.raises(
+        TypeError,
+        match=r"Short\.on_step\(self\) -> None could not be called for its event; write def on_step\(self, lea",
+    ):
+
+        class Short(prl.Callback):
+            def on_step(self) -> None: ...  # type: ignore[override]
+
+    with pytest.raises(TypeError, match=r"write def on_evaluation\(self, learner, evaluation\)"):
+
+        class Shorter(prl.Callback):
+            @staticmethod
+            def on_evaluation(learner: prl.Learner) -> None: ...  # type: ignore[override]
+
+
+def test_a_method_of_an_event_may_have_other_names_and_further_defaults(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    class Own(prl.Callback):
+        def on_step(self, run: prl.Learner, by: int = 2) -> None:
+            seen.append(by * run.scheme.steps)
+
+        @staticmethod
+        def on_evaluation(*arguments: Any) -> None:
+            seen.append(-len(arguments))
+
+    prl.Learner(dqn_scheme(), 200, tmp_path / "run", callbacks=[Own()]).run()
+    assert 400 in seen
+    assert -2 in seen
+
+
 @pytest.mark.parametrize(
     ("name", "here"),
     [

@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import gymnasium as gym
@@ -81,7 +81,7 @@ def check_features(module: nn.Module, inputs: Any, who: str, given: str, shapes:
         ValueError: the Tensor is not (B, n) of torch's default dtype, n is not the module's ``output_size``, or the
             module changes its inputs.
     """
-    features = _tried(module, inputs, who, given)
+    features = _tried(module, inputs, who, given, shapes)
     wanted = f"must return a Tensor (B, n) of {torch.get_default_dtype()} for {shapes}"
     if not isinstance(features, Tensor):
         raise TypeError(f"{who} {wanted}; for {_ROWS} {given} it returned {_shown(features)}")
@@ -97,8 +97,8 @@ def check_features(module: nn.Module, inputs: Any, who: str, given: str, shapes:
         )
 
 
-def _tried(module: nn.Module, inputs: Any, who: str, given: str) -> Any:
-    """Return the module's output for sample inputs.
+def _tried(module: nn.Module, inputs: Any, who: str, given: str, shapes: str) -> Any:
+    """Return the module's output for sample inputs; an exception of the module says what it was given.
 
     Raises:
         ValueError: the module changes them.
@@ -106,8 +106,12 @@ def _tried(module: nn.Module, inputs: Any, who: str, given: str) -> Any:
     before = copy.deepcopy(inputs)
     modes = {part: part.training for part in module.modules()}
     module.eval()
-    with torch.no_grad():
-        features = module(inputs)
+    try:
+        with torch.no_grad():
+            features = module(inputs)
+    except Exception as error:
+        error.add_note(f"{who} raised this when it was tried with {_ROWS} {given}, {shapes}: {_shapes_of(inputs)}.")
+        raise
     for part, training in modes.items():
         part.training = training
     if not _equal(inputs, before):
@@ -142,6 +146,12 @@ def some_observations(space: gym.Space[Any], rows: int, device: torch.device) ->
 def _batch(values: list[Any], space: gym.Space[Any], device: torch.device) -> Tensor:
     batch = with_trailing_axis(np.stack(values).astype(space.dtype, copy=False), space)
     return torch.as_tensor(batch, device=device)
+
+
+def _shapes_of(inputs: Any) -> str:
+    if isinstance(inputs, Mapping):
+        return ", ".join(f"{name} {_shapes_of(one)}" for name, one in inputs.items())
+    return f"{tuple(inputs.shape)} of {inputs.dtype}"
 
 
 def _shown(value: Any) -> str:

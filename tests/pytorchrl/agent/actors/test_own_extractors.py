@@ -159,6 +159,23 @@ def test_output_size_may_be_a_property() -> None:
     assert body_of(VECTOR, Sized)(torch.zeros(2, 3)).shape == (2, 8)
 
 
+def test_an_exception_of_an_own_network_says_what_it_was_given() -> None:
+    class OfTheWrongSize(nn.Module):
+        def __init__(self, space: gym.Space[Any]) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 8)
+
+        def forward(self, observation: Any) -> Tensor:
+            return self.layer(observation["speed"])  # type: ignore[no-any-return]
+
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as error:
+        body_of(PARTS, OfTheWrongSize)
+    (note,) = error.value.__notes__
+    assert note.startswith("feature_extractor OfTheWrongSize raised this when it was tried with 2 observations, ")
+    assert "gear (2, 1) of torch.int64" in note
+    assert "speed (2, 3) of torch.float32" in note
+
+
 class InPlace(nn.Module):
     def __init__(self, space: gym.Space[Any]) -> None:
         super().__init__()
