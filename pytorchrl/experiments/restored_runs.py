@@ -99,13 +99,13 @@ def resumed_run(
     file, state, damaged = checkpoint.load_newest(candidates)
     with as_checkpoint_error(file):
         refuse_other_composition(config if scheme is None else scheme.config, state["config"], file, scheme)
+        composition = config if scheme is None else scheme.config
+        storage_paths.refuse_storages_that_are_gone(composition, state["scheme"], file)
         if scheme is None:
-            storage_paths.refuse_storages_that_are_gone(config, state["scheme"], file)
             storage_paths.refuse_storages_of_others(config, state["scheme"], folder.path)
             storage_paths.refuse_ancestors_of_others(config, folder.path)
         else:
             storage_owner.refuse_to_empty(scheme.config, state["scheme"], folder.path)
-        composition = config if scheme is None else scheme.config
         storage_owner.refuse_another_run(composition, state["scheme"], folder.path)
         steps = int(state["scheme"]["collector"]["steps"])
     if target_steps is not None and target_steps != config["target_steps"]:

@@ -102,6 +102,23 @@ def test_a_new_run_that_goes_on_with_the_storage_of_another_owns_it(
     assert resumed(tmp_path / "new", 80) >= 100
 
 
+@pytest.mark.parametrize("by", ["config.json", "a scheme"])
+def test_where_a_storage_was_purged_another_run_begins_with_the_weights(
+    by: str, kind: str, original: Path, tmp_path: Path
+) -> None:
+    shutil.rmtree(tmp_path / "outside")
+    given = scheme(kind, tmp_path / "outside") if by == "a scheme" else None
+    with pytest.raises(
+        prl.CheckpointError, match=r"does not exist or is empty\. Restore it; .* train --from .*original"
+    ):
+        prl.Learner.resume(original, scheme=given, target_steps=120)
+    if given is not None:
+        given.close()
+    with prl.Learner(scheme(kind, tmp_path / "outside"), 80, tmp_path / "new") as learner:
+        assert prl.start_from(learner, original) == ["q"]
+        learner.run()
+
+
 def test_the_owner_of_a_storage_may_be_deleted(kind: str, original: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(original, tmp_path / "copy"))
     shutil.rmtree(original)

@@ -7,6 +7,7 @@ exists, which records what it has from its ancestors by checksums.
 """
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, count
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.run_files import RunFiles
-from storages.persistent.commits import has_commit
+from storages.persistent.commits import has_commit, has_commits
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
 from storages.sharded.replay_shard import directory_of_shard
 
@@ -156,17 +157,19 @@ def refuse_ancestors_of_others(config: Mapping[str, Any], folder: Path, *, in_ne
 
 
 def refuse_storages_that_are_gone(config: Mapping[str, Any], scheme: Mapping[str, Any], file: Path) -> None:
-    """Refuse to create an empty storage in place of a missing one that the checkpoint refers to.
+    """Refuse to continue without a storage that the checkpoint refers to, as after a scratch disk was purged.
 
     Raises:
-        CheckpointError: the directory of a storage does not exist.
+        CheckpointError: the directory of a storage holds none.
     """
     for name, directory, position in kept(config, scheme):
-        if position is not None and position["commit"] and not Path(directory).is_dir():
+        if position is not None and position["commit"] and not has_commits(directory):
             raise CheckpointError(
-                f"{file} refers to files of its {_named(name)} in {directory}, which does not exist; restore it, or "
-                f"make the scheme in a script, with its present directory, and pass it: "
-                f"Learner.resume(log_dir, scheme=scheme)"
+                f"{file} refers to files of its {_named(name)} in {directory}, which does not exist or is empty. "
+                f"Restore it; or, if it was moved, make the scheme with its present directory: "
+                f"Learner.resume(log_dir, scheme=scheme), or train with --storage.directory. If it is lost, another "
+                f"run can begin with the weights of this one: train --from {shlex.quote(str(file.parent))} with "
+                f"another --log-dir, or prl.start_from"
             )
 
 
