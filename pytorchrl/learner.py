@@ -154,6 +154,7 @@ class Learner(Answering, Closing):
             self._prepare(scheme, folder, config, writers, lock, called)
             notices.report_stored_transitions(scheme, folder.path)
             notices.report_unconstrained_learning(scheme)
+            notices.report_rewards_of_several_scales(scheme)
             scheme.set_progress(0, target_steps)
 
     @classmethod

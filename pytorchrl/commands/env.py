@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import gymnasium as gym
@@ -9,8 +10,8 @@ import numpy as np
 import tyro
 from gymnasium import spaces
 
+from pytorchrl.agent.actors.encoders.choice import described
 from pytorchrl.agent.algorithms import Algorithm
-from pytorchrl.agent.algorithms.checks import check_action_space
 from pytorchrl.agent.envs.copies.making import bare_env, check_id, make_env
 from pytorchrl.agent.envs.games.atari_envs import described_preprocessing, preprocessed, whole_games
 from pytorchrl.agent.envs.native.native_making import Backend, is_native
@@ -75,8 +76,8 @@ def env(
     if made_by is None:
         check_id(env_id, "env")
 
-    described = VecEnv.create_factory(made_of, env_kwargs=arguments)
-    factory = preprocessed(described) if preprocessing else described
+    raw = VecEnv.create_factory(made_of, env_kwargs=arguments)
+    factory = preprocessed(raw) if preprocessing else raw
     parts = factory.hyper_parameters
 
     def make(wrappers: Sequence[Any]) -> gym.Env[Any, Any]:
@@ -87,15 +88,16 @@ def env(
     in_games = "" if len(played) == len(parts["wrappers"]) else ", in whole games without clipped rewards"
     one = make(parts["wrappers"])
     try:
-        of_games = {} if factory is described else {"preprocessing": described_preprocessing(factory)}
+        of_games = {} if factory is raw else {"preprocessing": described_preprocessing(factory)}
         print_facts(env_id, _made(one) | of_games)
         play = play_at_random(lambda: make(played), episodes, longest, seed)
         print_facts(f"Random actions{in_games}", _played(play))
-        print_facts("Algorithms", _algorithms_for(one))
+        print_facts("Algorithms", _algorithms_for(one, play.obeyed_mask))
         complaints = env_warnings(lambda: bare_env(parts["env"], dict(parts["env_kwargs"] or {})))
     finally:
         one.close()
-    tell("gymnasium's checker found no problem." if not complaints else "gymnasium's checker warns:")
+    checker = f"gymnasium's checker{'' if play.obeyed_mask is None else ', whose random actions ignore the mask,'}"
+    tell(f"{checker} found no problem." if not complaints else f"{checker} warns:")
     for complaint in complaints:
         tell(f"- {complaint}")
 
@@ -110,6 +112,7 @@ def _describe_vector(env_id: str, factory: Factory[VecEnv], seed: int, episodes:
         )
         facts = {
             "observations": format_space(envs.observation_space),
+            "networks read": described(envs.observation_space, "auto"),
             "actions": format_space(envs.action_space),
             "environments": str(envs.num_envs),
             "autoreset": begins,
@@ -117,7 +120,7 @@ def _describe_vector(env_id: str, factory: Factory[VecEnv], seed: int, episodes:
         }
         print_facts(env_id, facts)
         print_facts("Random actions", _played_vector(play_vector_at_random(envs, episodes, seed)))
-        print_facts("Algorithms", _algorithms(envs.action_space))
+        print_facts("Algorithms", _algorithms(envs.observation_space, envs.action_space))
 
 
 def _played_vector(play: VectorPlay) -> dict[str, str]:
@@ -154,6 +157,7 @@ def _made(env: gym.Env[Any, Any]) -> dict[str, str]:
     modes = ", ".join(map(str, metadata.get("render_modes") or [])) or "none"
     return {
         "observations": format_space(env.observation_space),
+        "networks read": described(env.observation_space, "auto"),
         "actions": format_space(env.action_space),
         "time limit": "none by a wrapper or the id" if limit is None else f"{limit:,} steps",
         "wrappers": " of ".join(layers_of(env)),
@@ -184,27 +188,39 @@ def _played(play: RandomPlay) -> dict[str, str]:
     }
 
 
-def _algorithms_for(env: gym.Env[Any, Any]) -> dict[str, str]:
+def _algorithms_for(env: gym.Env[Any, Any], mask: str | None) -> dict[str, str]:
     """As :func:`_algorithms`, with the wrapper that the environment's actions need."""
+    observations = env.observation_space
     try:
         if isinstance(env.action_space, spaces.Dict | spaces.Tuple):
             joined = JoinActions(env).action_space
-            return {"wrapper": f"JoinActions, with which actions are {format_space(joined)}"} | _algorithms(joined)
+            wrapper = f"JoinActions, with which actions are {format_space(joined)}"
+            return {"wrapper": wrapper} | _algorithms(observations, joined)
         check_actions_of_envs(env.action_space, "VecEnv")
     except UnsupportedSpaceError as error:
         return {"compatible": f"none: {error}"}
-    return _algorithms(env.action_space)
+    masked = {}
+    if mask is not None:
+        of_observations = isinstance(observations, spaces.Dict) and "action_mask" in observations.spaces
+        wrapper = "" if of_observations else "the wrapper ObserveActionMask and "
+        masked = {
+            "action mask": f"{mask}, obeyed by the random actions above, and in training with {wrapper}"
+            'action_mask="action_mask" of the actor'
+        }
+    return masked | _algorithms(observations, env.action_space)
 
 
-def _algorithms(space: gym.Space[Any]) -> dict[str, str]:
-    """Return the names of algorithms that support an action space, and of the others, with the reason."""
+def _algorithms(observations: gym.Space[Any], actions: gym.Space[Any]) -> dict[str, str]:
+    """Return the names of algorithms that support the spaces, and of the others, with the reason."""
     fitting: list[str] = []
     others: dict[str, list[str]] = {}
+    envs: Any = SimpleNamespace(observation_space=observations, action_space=actions)
     for name in names_of(Algorithm):
         try:
-            check_action_space(space, part_named(Algorithm, name).actions, "")
+            part_named(Algorithm, name).check_spaces(envs)
             fitting.append(name)
         except UnsupportedSpaceError as error:
-            others.setdefault(str(error).strip().replace(f", the environments have {space}", ""), []).append(name)
+            reason = str(error).removeprefix(name).strip().replace(f", the environments have {actions}", "")
+            others.setdefault(reason.replace(f", got {observations}", ""), []).append(name)
     cannot = "\n".join(f"{', '.join(names)}: {reason}" for reason, names in others.items())
     return {"compatible": ", ".join(fitting) or "none"} | ({"incompatible": cannot} if cannot else {})

@@ -56,10 +56,11 @@ def train(arguments: Sequence[str]) -> None:
     if described.data is not None:
         tell(described.data)
     if described.is_dry:
+        described.check()
         parts = described.parts
-        tell(
-            f"{parts.steps:,} steps, seeds {', '.join(map(str, described.seeds))}, in {described.log_dir}: not trained"
-        )
+        seeds = ", ".join(map(str, described.seeds))
+        fitting = "each other" if parts.envs is None else "each other and the environment"
+        tell(f"{parts.steps:,} steps, seeds {seeds}, in {described.log_dir}: not trained; the parts fit {fitting}")
         return
     _train_all(described)
 

@@ -58,6 +58,20 @@ def report_unconstrained_learning(scheme: Scheme) -> None:
     )
 
 
+def report_rewards_of_several_scales(scheme: Scheme) -> None:
+    """Print that a replay of a new run will hold rewards that were divided by different deviations."""
+    kind = scheme.config["normalize_rewards"]
+    if kind is None or scheme.steps or scheme.storage.on_policy:
+        return
+    directory = storage_paths.directories_of(scheme.config).get("main")
+    on_disk = f", and {directory} will hold them instead of the environment's" if directory else ""
+    tell(
+        f"Warning: {scheme.config['storage']['name']} keeps rewards as they were divided when they were collected; "
+        f"with normalize_rewards={kind!r} the divisor changes, so that older ones have another scale{on_disk}. A fixed "
+        f'scale is better for replay: wrappers=[("ScaleReward", {{"factor": 0.1}})] of the environments.'
+    )
+
+
 def report_changes_not_repeated(folder: Path, config: Mapping[str, Any]) -> None:
     """Say which hyper-parameters of a run were changed by hand, where another begins with its configuration."""
     if changes := changes_by_hand(config):

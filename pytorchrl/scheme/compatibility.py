@@ -28,6 +28,25 @@ class CompositionError(ValueError):
     """Raised when the parts of a scheme are incompatible."""
 
 
+def check_parts(
+    algorithm: Factory[Algorithm],
+    actor: Factory[Actor],
+    sources: Mapping[str, Factory[Storage]],
+    mixed: Mapping[str, MixedSource],
+    train_envs: Factory[VecEnv] | None,
+    test_envs: Factory[VecEnv] | None,
+    normalize_rewards: str | None,
+) -> None:
+    """Check what is known of the parts of a scheme before they are made.
+
+    Raises:
+        CompositionError: the message names the parts and a way out.
+    """
+    check_roles(algorithm, actor, sources, train_envs, test_envs)
+    check_composition(algorithm, actor, sources, mixed, collects=train_envs is not None)
+    check_rewards(algorithm, sources["main"], train_envs, normalize_rewards)
+
+
 def check_roles(
     algorithm: Any, actor: Any, sources: Mapping[str, Any], train_envs: Any | None, test_envs: Any | None
 ) -> None:

@@ -21,9 +21,7 @@ from pytorchrl.scheme.collector import Collecting, Collector, Episode
 from pytorchrl.scheme.compatibility import (
     CompositionError,
     check_batches,
-    check_composition,
-    check_rewards,
-    check_roles,
+    check_parts,
     storages_read,
     warn_of_unused_mask,
 )
@@ -115,10 +113,9 @@ class Scheme(Answering, Closing):
         if sources and "main" in sources:
             raise CompositionError("Scheme: the source 'main' is storage_factory; leave it out of sources")
         sources, mixed = {"main": storage_factory} | dict(sources or {}), dict(mixed or {})
-        collects = train_envs_factory is not None
-        check_roles(algo_factory, actor_factory, sources, train_envs_factory, test_envs_factory)
-        check_composition(algo_factory, actor_factory, sources, mixed, collects=collects)
-        check_rewards(algo_factory, storage_factory, train_envs_factory, normalize_rewards)
+        check_parts(
+            algo_factory, actor_factory, sources, mixed, train_envs_factory, test_envs_factory, normalize_rewards
+        )
         warn_of_unused_mask(actor_factory, train_envs_factory)
         if collection is not None:
             collection.check(storage_factory, train_envs_factory)

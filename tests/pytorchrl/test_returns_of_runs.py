@@ -241,6 +241,23 @@ def test_shaped_returns_are_logged_if_rewards_may_differ_from_the_environments(
         assert metrics["train/shaped_return"] == pytest.approx(0.01 * metrics["train/return"], rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "normalize_rewards", "is_told"),
+    [("dqn", "rewards", True), ("ppo", "rewards", False), ("dqn", None, False)],
+)
+def test_a_replay_that_will_keep_rewards_of_several_scales_is_told_once(
+    algorithm: str, normalize_rewards: Any, is_told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "ReplayBuffer keeps rewards as they were divided when they were collected"
+    with prl.Learner(scheme_of(algorithm, normalize_rewards=normalize_rewards), 60, tmp_path / "run") as learner:
+        learner.run()
+    assert (told in capsys.readouterr().out) is is_told
+    given = scheme_of(algorithm, normalize_rewards=normalize_rewards)
+    with prl.Learner.resume(tmp_path / "run", scheme=given, target_steps=90) as learner:
+        learner.run()
+    assert told not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("normalize_rewards", ["returns", "rewards"])
 @pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
 def test_reward_statistics_are_shared_by_all_environments_and_frozen_in_evaluations(

@@ -2,8 +2,9 @@
 
 import copy
 import warnings
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -80,12 +81,15 @@ class Rows:
     def change(self) -> Tensor:
         """OBS2 - OBS (N, numbers) float32, flattened, of observations that are one array of numbers.
 
-        They are subtracted before they are rounded to float32, which may have no digits for the difference.
+        Of a dict, it is that of the parts of floating-point numbers. They are subtracted before they are rounded to
+        float32, which may have no digits for the difference.
         """
-        obs, following = self[OBS], self[OBS2]
-        if obs.element_size() < 4:
-            obs, following = obs.float(), following.float()
-        return (following - obs).flatten(1).float()
+        obs: Any = self[OBS]
+        following: Any = self[OBS2]
+        if not isinstance(obs, Mapping):
+            return _difference(obs, following)
+        names = [name for name, part in obs.items() if part.is_floating_point()]
+        return torch.cat([_difference(obs[name], following[name]) for name in names], dim=1)
 
     @cached_property
     def action(self) -> Tensor:
@@ -215,3 +219,9 @@ class Rows:
 
 _TINY = 1e-8
 """Avoids division by 0 where all values are equal."""
+
+
+def _difference(obs: Tensor, following: Tensor) -> Tensor:
+    if obs.element_size() < 4:
+        obs, following = obs.float(), following.float()
+    return (following - obs).flatten(1).float()

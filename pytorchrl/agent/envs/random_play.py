@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -16,7 +16,7 @@ from gymnasium.wrappers import TimeLimit
 
 from pytorchrl.agent.envs.checks import check_reset, check_step
 from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
-from pytorchrl.agent.envs.spaces import random_actions
+from pytorchrl.agent.envs.spaces import choices_of, random_actions
 from pytorchrl.agent.envs.vec_env import VecEnv
 
 _LISTED = 6
@@ -40,6 +40,8 @@ class RandomPlay:
     """Keys of the scalars in the info of the episodes' last steps."""
     outside: tuple[str, ...]
     """Which numbers of observations were not finite or outside the bounds of the space, a line each."""
+    obeyed_mask: str | None
+    """Where the mask of allowed actions was found, among which the random ones were drawn; None without one."""
     differs_at: int | None
     """First step at which another copy, with the same seed and actions, gave another observation or reward; None if
     there is none."""
@@ -96,6 +98,7 @@ def play_at_random(
         first: list[tuple[Any, ...]] = []
         returns, lengths, rewards, ends, infos = [], [], [], [0, 0], dict[str, None]()
         seconds = 0.0
+        masked_by: str | None = None
         for number in range(episodes):
             result = env.reset(seed=seed + number)
             with warnings.catch_warnings(action="ignore"):  # of bounds, which the other check sums up
@@ -104,8 +107,11 @@ def play_at_random(
             if not number:
                 first.append((None, result[0], 0.0))
             length, of_episode = 0, 0.0
+            observation, info = result
             while True:
-                action = env.action_space.sample()
+                mask = find_action_mask(env, observation, info)
+                masked_by = masked_by or (None if mask is None else mask.place)
+                action = env.action_space.sample() if mask is None else env.action_space.sample(mask=mask.of_sampling)
                 began = time.perf_counter()
                 with _hint_at_array_actions(env.action_space):
                     step = env.step(action)
@@ -134,11 +140,48 @@ def play_at_random(
             len(rewards) / seconds,
             tuple(map(str, infos)),
             tuple(bounds.complaints()),
+            masked_by,
             _first_difference(copy, first, seed),
         )
     finally:
         env.close()
         copy.close()
+
+
+class ActionMask(NamedTuple):
+    """The actions that an environment allows."""
+
+    place: str
+    """Where it is: 'info["action_mask"]', "action_masks()" or "the part action_mask of observations"."""
+    of_sampling: Any
+    """As the method ``sample`` of the action space takes it."""
+
+
+def find_action_mask(env: gym.Env[Any, Any], observation: Any, info: Mapping[str, Any]) -> ActionMask | None:
+    """Return the mask of allowed actions; None where there is none that the action space can take.
+
+    It is looked for where :class:`ObserveActionMask` does, and in the part "action_mask" of dict observations.
+    """
+    space = env.action_space
+    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return None
+    if _MASK in info:
+        place, given = f'info["{_MASK}"]', info[_MASK]
+    elif env.has_wrapper_attr(_MASKS):
+        place, given = f"{_MASKS}()", env.get_wrapper_attr(_MASKS)()
+    elif isinstance(observation, Mapping) and _MASK in observation:
+        place, given = f"the part {_MASK} of observations", observation[_MASK]
+    else:
+        return None
+    flags, counts = (np.asarray(given).reshape(-1) != 0).astype(np.int8), choices_of(space)
+    if flags.size != sum(counts):
+        return None
+    if isinstance(space, spaces.Discrete):
+        return ActionMask(place, flags)
+    return ActionMask(place, tuple(np.split(flags, np.cumsum(counts)[:-1])))
+
+
+_MASK, _MASKS = "action_mask", "action_masks"
 
 
 @contextmanager

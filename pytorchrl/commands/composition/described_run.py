@@ -7,9 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import torch
+
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.games.atari_envs import lost_by_backend
+from pytorchrl.agent.envs.vec_env import one_copy
+from pytorchrl.agent.global_generators import seeded
 from pytorchrl.agent.other_names.calls import id_of_environment
 from pytorchrl.commands.composition.callbacks_and_loggers import make_callbacks, make_loggers
 from pytorchrl.commands.composition.data_source import (
@@ -52,6 +57,7 @@ from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.logging.writers import Logger, Wandb
 from pytorchrl.scheme import Scheme
+from pytorchrl.scheme.compatibility import check_parts
 from pytorchrl.terminal import tell
 
 _OF_SCHEME = ("test_seed", "normalize_rewards")
@@ -117,6 +123,25 @@ class DescribedRun:
         """Make the scheme of the run of a seed; a storage on disk is that run's alone."""
         arguments = self._scheme_arguments(seed) | {name: self.settings.get(name) for name in _OF_SCHEME}
         return Scheme(**arguments, device=self.settings.get("device") or "cpu", seed=seed)
+
+    def check(self) -> None:
+        """Check that the parts fit each other and one copy of the environment; no storage is made.
+
+        Raises:
+            CompositionError: parts do not fit each other.
+            UnsupportedSpaceError: the algorithm does not support a space of the environment.
+            ValueError: networks or wrappers cannot be made for its spaces.
+        """
+        given = self._scheme_arguments(self.seeds[0])
+        algorithm, actor, envs = (given[f"{name}_factory"] for name in ("algo", "actor", "train_envs"))
+        sources = {"main": given["storage_factory"], **given.get("sources", {})}
+        mixed, test_envs = given.get("mixed", {}), given.get("test_envs_factory")
+        check_parts(algorithm, actor, sources, mixed, envs, test_envs, self.settings.get("normalize_rewards"))
+        if envs is None:
+            return
+        with one_copy(envs)() as one, seeded(np.random.SeedSequence(0), torch.device("cpu")):
+            algorithm.cls.check_spaces(one)
+            algorithm("cpu", actor("cpu", one), one)
 
     def loggers(self, seed: int) -> list[Logger] | None:
         """Return the loggers of the run of a seed, whose names in wandb differ; None where none are named."""

@@ -117,7 +117,9 @@ def run_parser(command: str, add_help: bool) -> PartsParser:
         help="leave frames of Atari raw; ids of Atari are preprocessed as by prl.atari_envs otherwise",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="print what would be trained, with the settings of the preset, and stop"
+        "--dry-run",
+        action="store_true",
+        help="check the parts and print what would be trained, with the settings of the preset; train nothing",
     )
     parser.add_argument("--no-preset", action="store_true", help="use the classes' defaults instead of a preset")
     parser.add_argument(

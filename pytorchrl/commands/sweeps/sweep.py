@@ -48,7 +48,9 @@ def sweep(arguments: Sequence[str]) -> None:
     try:
         with ended_by_signals():
             if given.trials is None:
-                failed, number = _train_all_combinations(vary, seeds, log_dir, of_train, given.processes)
+                failed, number = _train_all_combinations(
+                    vary, seeds, log_dir, of_train, given.processes, is_dry=described.is_dry
+                )
             else:
                 failed, number = _search(vary, seeds, log_dir, of_train, given, described)
     except KeyboardInterrupt:
@@ -116,12 +118,16 @@ def _search(
                 raise CompositionError(f"--vary {name} mixes a range with other values; give one range, or only values")
             # A value that does not fit is refused before any run is trained.
             for end in (value,) if between is None else (between.low, between.high):
-                notices |= dict.fromkeys(described_run([*of_train, f"--{name}={end}"], "sweep").notices)
+                notices |= dict.fromkeys(_checked([*of_train, f"--{name}={end}"]).notices)
     if not described.parts.algorithm.hyper_parameters.get("test_every"):
         raise CompositionError(
             "Optuna maximises the returns of evaluations; enable them by --algorithm.test-every 1000"
         )
     steps = described.parts.steps
+    if described.is_dry:
+        _tell_all(notices)
+        tell(f"{given.trials} trials of {steps:,} steps in {log_dir}: not trained")
+        return 0, 0
     search = Search(vary, log_dir, steps, seeds, prune=not given.no_prune, sampler=given.sampler)
     with contextlib.closing(search):
         _tell_all(notices)
@@ -132,19 +138,38 @@ def _search(
 
 
 def _train_all_combinations(
-    vary: Mapping[str, Sequence[str]], seeds: Sequence[int], log_dir: Path, of_train: Sequence[str], processes: int
+    vary: Mapping[str, Sequence[str]],
+    seeds: Sequence[int],
+    log_dir: Path,
+    of_train: Sequence[str],
+    processes: int,
+    *,
+    is_dry: bool,
 ) -> tuple[int, int]:
     """Train all combinations; return how many runs failed, and how many there are."""
     trials = _trials(vary, seeds, log_dir)
     notices: dict[str, None] = {}
     for trial in trials:
         # A value that does not fit is refused before any run is trained.
-        notices |= dict.fromkeys(described_run([*of_train, *trial.options], "sweep").notices)
+        notices |= dict.fromkeys(_checked([*of_train, *trial.options]).notices)
     _tell_all(notices)
+    if is_dry:
+        for trial in trials:
+            tell(trial.folder)
+        tell(f"{len(trials)} runs: not trained")
+        return 0, 0
     tell(f"{len(trials)} runs in {log_dir}, {processes} at a time")
     failed = _train_all(trials, of_train, processes)
     write_results(trials, log_dir)
     return failed, len(trials)
+
+
+def _checked(arguments: Sequence[str]) -> DescribedRun:
+    """Describe a trial, and if it is only to be printed, check that its parts fit each other and the environment."""
+    described = described_run(arguments, "sweep")
+    if described.is_dry:
+        described.check()
+    return described
 
 
 def _tell_all(notices: Iterable[str]) -> None:

@@ -171,6 +171,78 @@ class Hours(Counter):
         return {"clock": np.array([np.inf if self.hour == 9 else 0, self.hour], np.float32), "day": 0}
 
 
+class Forbidding(Counter):
+    """Forbids all actions but those of its mask, and says which in one of several places."""
+
+    def __init__(self, place: str = "info", several: bool = False) -> None:
+        super().__init__(length=10)
+        self.place, self.allowed = place, [0, 1, 0, 1, 1]
+        self.action_space = gym.spaces.MultiDiscrete([3, 2]) if several else gym.spaces.Discrete(5)
+        if place == "method":
+            self.action_masks = lambda: np.array(self.allowed, bool)
+        if place == "observation":
+            mask = gym.spaces.MultiBinary(5)
+            self.observation_space = gym.spaces.Dict(count=self.observation_space, action_mask=mask)
+
+    def _shown(self, observation: Any, info: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        mask = np.array(self.allowed, np.int8)
+        if self.place == "observation":
+            observation = {"count": observation, "action_mask": mask}
+        return observation, info | ({"action_mask": mask} if self.place == "info" else {})
+
+    def reset(self, **given: Any) -> Any:
+        return self._shown(*super().reset(**given))
+
+    def step(self, action: Any) -> Any:
+        numbers = [action] if isinstance(self.action_space, gym.spaces.Discrete) else [action[0], 3 + action[1]]
+        if not all(self.allowed[number] for number in numbers):
+            raise ValueError(f"{action} is forbidden")
+        observation, *ends, info = super().step(0)
+        observation, info = self._shown(observation, info)
+        return observation, *ends, info
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("info", 'info["action_mask"], obeyed by the random actions above, and in training with the wrapper Obse'),
+        ("method", "action_masks(), obeyed by the random actions above, and in training with the wrapper ObserveAct"),
+        ("observation", "the part action_mask of observations, obeyed by the random actions above, and in training w"),
+    ],
+)
+def test_random_actions_are_those_that_the_environment_allows(
+    place: str, told: str, several: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--import", __name__, "--env-kwargs", f"{{'place': '{place}', 'several': {several}}}"]
+    assert told in output_of_env(monkeypatch, capsys, "Forbidding", *arguments)
+
+
+class Pictured(Counter):
+    def __init__(self) -> None:
+        super().__init__()
+        image = gym.spaces.Box(0, 255, (16, 16), np.uint8)
+        self.observation_space = gym.spaces.Dict(level=gym.spaces.Box(-1, 1, (2,)), image=image)
+        self.action_space = gym.spaces.Box(-1, 1, (2,))
+
+    def reset(self, **given: Any) -> Any:
+        return self.observation_space.sample(), super().reset(**given)[1]
+
+    def step(self, action: Any) -> Any:
+        return self.observation_space.sample(), *super().step(0)[1:]
+
+
+def test_how_networks_read_observations_and_which_algorithms_cannot_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = output_of_env(monkeypatch, capsys, "Pictured", "--import", __name__)
+    assert "networks read 'level': vector of 2 numbers, 'image': vector of 256 numbers" in printed
+    compatible, incompatible = printed.split("incompatible")
+    assert "TD3" in compatible.split("compatible")[1]
+    assert "MBPO" not in compatible
+    assert "MBMPC, MBPO, PDDM, PETS: predicts observations, which must be a Box of floating-point" in incompatible
+
+
 def test_numbers_outside_the_bounds_are_found_in_all_steps() -> None:
     play = play_at_random(lambda: Hours(length=10), 2, 50, seed=0)
     assert play.outside == (

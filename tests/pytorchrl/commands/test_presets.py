@@ -323,8 +323,34 @@ def test_a_dry_run_prints_all_values_that_the_preset_names_and_trains_nothing(
     train_command.train(["--algorithm", "ppo", "--env", "CartPole-v1", "--dry-run"])
     shown = " ".join(capsys.readouterr().out.split())
     assert "num_mini_batch=4" in shown, "it is the default, too"
-    assert "100,000 steps, seeds 1, in runs/PPO-CartPole-v1: not trained" in shown
+    assert "100,000 steps, seeds 1, in runs/PPO-CartPole-v1: not trained; the parts fit each other and the" in shown
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--algorithm", "sac", "--env", "CartPole-v1"], "SAC needs a Box action space, the environments have Discr"),
+        (
+            ["--algorithm", "dqn", "--env", "CartPole-v1", "--env.wrappers", "JoinActions"],
+            "JoinActions: the action spa",
+        ),
+        (["--algorithm", "mbpo", "--env", "pytorchrl/PixelPendulum-v0"], "MBPO predicts observations, which must be a"),
+        (["--algorithm", "dqn", "--env", "CartPole-v1", "--actor.action-mask", "mask"], "mask"),
+        (["--algorithm", "dqn", "--env", "CartPole-v1", "--storage", "gae"], "DQN"),
+    ],
+)
+def test_a_dry_run_refuses_parts_that_do_not_fit_as_a_run_would(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = []
+    for way in (["--dry-run", "--storage.directory", "replay"] if "gae" not in arguments else ["--dry-run"], []):
+        with pytest.raises(ValueError, match=message) as error:
+            train_command.train([*arguments, *way, "--no-preset"])
+        said.append(str(error.value))
+    assert said[0] == said[1]
+    assert not Path("replay").exists()
 
 
 def test_help_names_the_preset_and_its_values(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,22 @@ def rows(folder: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
+def test_a_dry_sweep_lists_its_trials_checks_them_and_trains_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    vary = ["--vary", "env.wrappers", "[]", "FlattenObservation", "--seeds", "1", "2", "--dry-run"]
+    command(monkeypatch, *ARGUMENTS, *vary)
+    printed = capsys.readouterr().out
+    assert printed.count("runs/sweep-DQN-CartPole-v1/env.wrappers=FlattenObservation") == 2
+    assert "4 runs: not trained" in printed
+    with pytest.raises(SystemExit, match="JoinActions: the action space must be a Dict or a Tuple"):
+        command(monkeypatch, *ARGUMENTS, *vary[:3], "JoinActions", "--dry-run")
+    command(monkeypatch, *ARGUMENTS, "--vary", "algorithm.gamma", "0.9..0.99", "--trials", "3", "--dry-run")
+    assert "3 trials of 100,000 steps in runs/sweep-DQN-CartPole-v1: not trained" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
 @FULL
 @pytest.mark.long
 def test_a_killed_sweep_resumes_and_writes_a_table_of_all_combinations(

@@ -47,12 +47,13 @@ class HyAR(TD3):
         representation_updates: updates of the representation in such a phase.
         kl_weight: weight of the KL divergence of the latents from a standard normal distribution, beside the squared
             error of decoded parameters in [-1, 1].
-        dynamics_weight: weight of the error of the predicted change of the observation (beta); 0 predicts none.
+        dynamics_weight: weight of the error of the predicted change of the observation (beta), of a Dict in its parts
+            of floating-point numbers; 0 predicts none.
         embedding_noise: standard deviation of the noise on the embedding that replaces a stored one.
         latent_range: share of the latents of recent actions, in the middle of each dimension, that the policy reaches.
 
     Raises:
-        ValueError: changes are to be predicted, and observations are not a Box of floating-point numbers.
+        ValueError: changes are to be predicted, and observations have no floating-point numbers.
     """
 
     actions = "hybrid"

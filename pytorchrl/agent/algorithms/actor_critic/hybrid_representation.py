@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
@@ -56,7 +57,7 @@ class HybridRepresentation:
         predicts: whether the decoder predicts changes of observations.
 
     Raises:
-        ValueError: changes are to be predicted, and observations are not a Box of floating-point numbers.
+        ValueError: changes are to be predicted, and observations have no floating-point numbers.
     """
 
     def __init__(
@@ -146,18 +147,20 @@ def _squared_errors(decoded: Decoded, parameters: Tensor) -> Tensor:
     return (decoded.parameters - parameters).square().sum(1, keepdim=True)
 
 
-def _numbers_of(space: object) -> int:
-    """Return how many numbers change in an observation.
+def _numbers_of(space: gym.Space[Any]) -> int:
+    """Return how many floating-point numbers change in an observation, or in the parts of a Dict.
 
     Raises:
-        ValueError: observations are not a Box of floating-point numbers.
+        ValueError: there are none.
     """
-    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+    parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
+    boxes = [part for part in parts if isinstance(part, spaces.Box) and np.issubdtype(part.dtype, np.floating)]
+    if not boxes:
         raise ValueError(
-            f"HyAR predicts changes of observations, which must be a Box of floating-point numbers, got {space}; "
-            f"dynamics_weight=0 predicts none, wrappers=['FlattenObservation'] makes a Box of a Dict"
+            f"HyAR predicts changes of observations, which must have floating-point numbers, got {space}; "
+            f"dynamics_weight=0 predicts none"
         )
-    return math.prod(space.shape)
+    return sum(math.prod(part.shape) for part in boxes)
 
 
 def _error_of_changes(rows: Rows, predicted: Tensor) -> Tensor:

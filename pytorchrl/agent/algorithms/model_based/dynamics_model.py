@@ -4,6 +4,7 @@ import math
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
@@ -21,6 +22,7 @@ from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.view import Observations
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from storages.component.setting import text_of
 
 
@@ -122,6 +124,20 @@ class ModelRollouts:
         return Predicted(obs + change[:, :-1], change[:, -1:], output.probability_of_going_on)
 
 
+def predictable(space: gym.Space[Any], algorithm: str) -> spaces.Box:
+    """Return the space of observations that a model can predict.
+
+    Raises:
+        UnsupportedSpaceError: it is no Box of floating-point numbers.
+    """
+    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        raise UnsupportedSpaceError(
+            f"{algorithm} predicts observations, which must be a Box of floating-point numbers, got {space}; "
+            f"wrappers=['FlattenObservation'] makes one of a Dict"
+        )
+    return space
+
+
 def make_dynamics_model(algorithm: Algorithm, size: int, *, probabilistic: bool) -> DynamicsModel:
     """Make the networks of an algorithm's model, and register them with its actor as "model".
 
@@ -134,12 +150,7 @@ def make_dynamics_model(algorithm: Algorithm, size: int, *, probabilistic: bool)
         ValueError: observations are not a Box of floating-point numbers, or the actor has a memory.
     """
     actor, name = algorithm.actor, type(algorithm).__name__
-    space = actor.observation_space
-    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-        raise ValueError(
-            f"{name} predicts observations, which must be a Box of floating-point numbers, got {space}; "
-            f"wrappers=['FlattenObservation'] makes one of a Dict"
-        )
+    space = predictable(actor.observation_space, name)
     if actor.memory is not None:
         raise ValueError(
             f"{name} predicts the next observation from the present one alone; leave out "

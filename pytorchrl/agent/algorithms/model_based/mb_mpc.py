@@ -12,11 +12,17 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.view import Observations, View
-from pytorchrl.agent.algorithms.model_based.dynamics_model import ModelRollouts, make_dynamics_model, unrounded
+from pytorchrl.agent.algorithms.model_based.dynamics_model import (
+    ModelRollouts,
+    make_dynamics_model,
+    predictable,
+    unrounded,
+)
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy
 from pytorchrl.agent.planners import CrossEntropy, PathIntegral, Planner, RandomShooting
 from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule
@@ -58,6 +64,12 @@ class MBMPC(OffPolicyAlgorithm):
     lr: NonNegativeOrSchedule = 1e-3
     start_steps: CountOrZero = 200
     test_every: CountOrZero = 1_000
+
+    @classmethod
+    def check_spaces(cls, envs: VecEnv) -> None:
+        """Raise UnsupportedSpaceError also where a model cannot predict the observations of the environments."""
+        super().check_spaces(envs)
+        predictable(envs.observation_space, cls.__name__)
 
     def build(self) -> None:
         """Make the model."""

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
-from pytorchrl.agent.algorithms.model_based.dynamics_model import Predicted, make_dynamics_model, unrounded
+from pytorchrl.agent.algorithms.model_based.dynamics_model import Predicted, make_dynamics_model, predictable, unrounded
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval, Within
 from storages.component.schedule import Schedule
 from storages.transition import ACT, DISCOUNT, OBS, OBS2, REW
@@ -41,6 +42,12 @@ class MBPO(SAC):
     lr_model: NonNegativeOrSchedule = 1e-3
     rollout_length: Annotated[float | Schedule, Within(1)] = 1
     real_share: UnitInterval = 0.05
+
+    @classmethod
+    def check_spaces(cls, envs: VecEnv) -> None:
+        """Raise UnsupportedSpaceError also where a model cannot predict the observations of the environments."""
+        super().check_spaces(envs)
+        predictable(envs.observation_space, cls.__name__)
 
     def build(self) -> None:
         """Make the networks of SAC, and the model."""

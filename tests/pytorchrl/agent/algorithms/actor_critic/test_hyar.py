@@ -422,6 +422,20 @@ def test_changes_are_predicted_of_numbers_only() -> None:
     assert algorithm.update_representation(batch)["change_error"] == 0
 
 
+def test_changes_of_a_dict_are_those_of_its_floating_point_parts() -> None:
+    parts = spaces.Dict(
+        gear=spaces.Discrete(3), place=spaces.Box(-9, 9, (2,), np.float32), clock=spaces.Box(0, 1e9, (1,), np.float64)
+    )
+    algorithm = linear_hyar(observations=parts, actor={"hidden_sizes": (4,)})
+    batch = replayed(ACTIONS)
+    place, clock = torch.rand(2, ROWS, 2), 1e9 + torch.rand(2, ROWS, 1).double()
+    for key, number in ((OBS, 0), (OBS2, 1)):
+        batch[key] = {"gear": torch.zeros(ROWS, 1, dtype=torch.int64), "place": place[number], "clock": clock[number]}
+    expected = torch.cat([place[1] - place[0], (clock[1] - clock[0]).float()], dim=1)
+    assert torch.equal(Rows(batch, algorithm.codec).change, expected)
+    assert algorithm.update_representation(batch)["change_error"] > 0
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("env", "least"),
