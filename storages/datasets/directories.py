@@ -1,15 +1,15 @@
 """Directories of storages as data sets: committed episodes, read without making the storage."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from storages.core.ring.ring import Ring
-from storages.datasets.dataset import About, Dataset
+from storages.datasets.dataset import ACTION_NAMES, About, Dataset
 from storages.datasets.fill import count_episodes_in, episodes_in
 from storages.episode import Episode
 from storages.errors import DamageError, DatasetError
@@ -20,8 +20,18 @@ from storages.persistent.episodes.memtable import finished_since, late_of, water
 from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.replay.recovery import read_ring
 from storages.persistent.replay.ring_manifest import RingManifest
+from storages.persistent.spaces_file import read_spaces
 
 _READ_AT_ONCE_BYTES = 16 << 20
+
+
+def about_spaces(spaces: Mapping[str, Any] | None) -> About:
+    """Return the metadata of data with these spaces, as :func:`write_spaces` takes them."""
+    if spaces is None:
+        return About()
+    names = spaces.get("action_names")
+    further = {ACTION_NAMES: list(names)} if names else {}
+    return About(observation_space=spaces.get("observation"), action_space=spaces.get("action"), further=further)
 
 
 class RingDataset(Dataset):
@@ -59,7 +69,7 @@ class StorageDirectory(RingDataset):
     format: ClassVar[str] = "storage"
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, About())
+        super().__init__(path, about_spaces(read_spaces(path)))
         found = RingManifest.read(path) if path.is_dir() else None
         if found is None:
             raise DatasetError(f"{path} holds no storage: it has no {RingManifest.name}")
@@ -90,7 +100,7 @@ class EpisodeDirectory(Dataset):
     format: ClassVar[str] = "episodes"
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, About())
+        super().__init__(path, about_spaces(read_spaces(path)))
         found = EpisodeManifest.read(path)
         if found is None:
             raise DatasetError(f"{path} holds no episodes: it has no {EpisodeManifest.name}")

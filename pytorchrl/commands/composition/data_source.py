@@ -1,5 +1,6 @@
 """Sources that `train` starts from or learns from: another run, and a data set."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +133,11 @@ def data_of(settings: Mapping[str, Any], algorithm: type[Algorithm], has_size: b
         if source is not None or not algorithm.sources["main"].collected:
             raise CompositionError(f"{algorithm.__name__} learns from a data set; name one by --data")
         return None
+    if RunFolder(path).checkpoint_file.is_file():
+        raise CompositionError(
+            f"--data {path} is a run; name the directory of its storage on disk, or write what its storage holds to a "
+            f"file: python -m pytorchrl data convert {shlex.quote(str(path))} data.npz"
+        )
     if online and not algorithm.sources["main"].collected:
         raise CompositionError(f"{algorithm.__name__} learns from the data set alone; leave out --online")
     if online and source is not None:

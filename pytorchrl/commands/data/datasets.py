@@ -24,7 +24,7 @@ from pytorchrl.commands.data.shared import (
     write,
 )
 from pytorchrl.commands.shared import check_counts, check_seed
-from pytorchrl.experiments.policies.trained_policy import read_policy
+from pytorchrl.experiments.policies.trained_policy import spaces_of_policy
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.formats import counted
 from pytorchrl.logging.pictures.dataset_plot import plot_dataset, refuse_other_suffix
@@ -130,13 +130,9 @@ def convert(
     space = about.action_space if spaces_of is None else None
     episodes = with_possible_values(read, space, allow_nonfinite=allow_nonfinite, place=dataset.place)
     if spaces_of is not None:
-        policy = read_policy(spaces_of)
-        about = replace(
-            about,
-            observation_space=space_as_data(policy.observation_space),
-            action_space=space_as_data(policy.action_space),
-        )
-        episodes = in_spaces(episodes, policy.observation_space, policy.action_space, str(source), dataset.place)
+        observations, actions = spaces_of_policy(spaces_of)
+        about = replace(about, observation_space=space_as_data(observations), action_space=space_as_data(actions))
+        episodes = in_spaces(episodes, observations, actions, str(source), dataset.place)
     ends = _Ends()
     write(output, ends.watched(episodes), total, format, about, allow_nonfinite)
     # The last episode of a file may simply go on after it.

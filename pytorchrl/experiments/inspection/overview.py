@@ -20,8 +20,7 @@ from pytorchrl.experiments.runs.run_folder import file_of
 from storages import DatasetError
 from storages.core.ring.summary import EpisodeSummary as EpisodesStored
 from storages.core.ring.summary import Field, episodes_of, fields_of
-from storages.datasets import About
-from storages.datasets.directories import RingDataset
+from storages.datasets.directories import RingDataset, about_spaces
 from storages.persistent import PersistenceError, read_state
 
 
@@ -139,7 +138,8 @@ class CheckpointDataset(RingDataset):
     def __init__(self, path: Path) -> None:
         file = file_of(path)
         state = checkpoint.load(file, checkpoint.READING)
-        super().__init__(file, About())
+        described = state["config"] if isinstance(state.get("config"), Mapping) else {}
+        super().__init__(file, about_spaces(described.get("spaces")))
         try:
             storage = state["scheme"]["storage"]
             config = storage_paths.resolved(state["config"], file.parent)["storage"]

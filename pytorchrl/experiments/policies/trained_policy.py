@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
@@ -421,6 +422,18 @@ def configuration_of(path: Path) -> Mapping[str, Any]:
         return RunFolder(path).read_config()
     config: Mapping[str, Any] = checkpoint.load(path, checkpoint.READING, is_mapped=True)["config"]
     return config
+
+
+def spaces_of_policy(path: str | os.PathLike[str]) -> tuple[gym.Space[Any], gym.Space[Any]]:
+    """Return the spaces of observations and of actions of a saved policy, whose networks are not made.
+
+    Raises:
+        CheckpointError: there is no policy, or its spaces are not in it.
+    """
+    found = find_policy(path)
+    with as_checkpoint_error(found):
+        saved = configuration_of(found)["spaces"]
+        return space_from_data(saved["observation"]), space_from_data(saved["action"])
 
 
 def read_policy(

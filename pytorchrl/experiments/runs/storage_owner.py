@@ -18,6 +18,7 @@ from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.run_files import RunFiles
 from storages.files import read_text, refuse_link, write_atomically
 from storages.persistent.commits import has_commit, has_commits
+from storages.persistent.spaces_file import write_spaces
 from storages.sharded.replay_shard import directory_of_shard
 
 NAME = "run.json"
@@ -26,7 +27,7 @@ _WHAT = "the run that this storage belongs to"
 
 
 def claim(config: Mapping[str, Any], folder: Path) -> None:
-    """Record a run as the owner of its storages outside the run folder.
+    """Record the spaces in the directories of a run's storages, and the run in those outside its folder.
 
     Args:
         config: the composition.
@@ -35,6 +36,9 @@ def claim(config: Mapping[str, Any], folder: Path) -> None:
     Raises:
         OSError: a file cannot be written.
     """
+    for directory in _directories(config):
+        if "spaces" in config:
+            write_spaces(directory, config["spaces"])
     for directory in _outside(config, folder):
         facts = {"what": _WHAT, "run": _made_id(folder), "folder": str(folder.resolve()), "directory": str(directory)}
         if _read(directory) != facts:
@@ -130,10 +134,15 @@ def refuse_another_run(config: Mapping[str, Any], scheme: Mapping[str, Any], fol
 
 
 def _outside(config: Mapping[str, Any], folder: Path) -> Iterator[Path]:
-    """Iterate over the resolved directories of storages outside a run folder."""
+    """Iterate over the directories of storages outside a run folder."""
+    return (place for place in _directories(config) if not storage_paths.is_inside(str(place), folder))
+
+
+def _directories(config: Mapping[str, Any]) -> Iterator[Path]:
+    """Iterate over the resolved directories of storages that are written to."""
     storages = storage_paths.storages_of(config)
     for name, directory in storage_paths.directories_of(config).items():
-        if storage_paths.is_inside(directory, folder) or storages[name]["hyper_parameters"].get("read_only"):
+        if storages[name]["hyper_parameters"].get("read_only"):
             continue
         of_shards = (Path(directory_of_shard(directory, number)) for number in itertools.count())
         for place in list(itertools.takewhile(Path.is_dir, of_shards)) or [Path(directory)]:
