@@ -116,6 +116,7 @@ from pytorchrl.agent.envs import (
     FlickerFrames as FlickerFrames,
     InvalidEnvironmentError as InvalidEnvironmentError,
     JoinActions as JoinActions,
+    JoinedActions as JoinedActions,
     ObserveActionMask as ObserveActionMask,
     ObservePixels as ObservePixels,
     RandomizeAction as RandomizeAction,

@@ -13,7 +13,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.update_plan import Wait
 from pytorchrl.agent.envs.driven import DrivenEnvs
-from pytorchrl.agent.envs.spaces import EnvActions, space_as_data
+from pytorchrl.agent.envs.spaces import EnvActions, check_action_space, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.envs.wrappers.flat_observation import Flattening
 from pytorchrl.agent.other_names import AGENT_METHODS
@@ -107,7 +107,9 @@ class Agent(Answering, Closing):
                 f"Agent: it collects nothing itself; leave out collection={settings['collection']}, or give "
                 f"train_in_background=True, which trains while the loop goes on"
             )
-        self._flattening = Flattening(observation_space, type(self).__name__)
+        name = type(self).__name__
+        check_action_space(action_space, name, "joined = prl.JoinedActions(space), with action_space=joined.space,")
+        self._flattening = Flattening(observation_space, name)
         envs = DrivenEnvs.create_factory(  # type: ignore[call-arg]
             observation_space=space_as_data(self._flattening.space),
             action_space=space_as_data(action_space),

@@ -12,6 +12,7 @@ import tyro
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.agent.envs.vec_env import one_copy
+from pytorchrl.commands.composition.parts import value_of
 from pytorchrl.commands.evaluation.in_environment import RANDOM, RandomBaseline, compared, described
 from pytorchrl.commands.evaluation.on_data import OnData, evaluate_on_data
 from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
@@ -25,9 +26,10 @@ from pytorchrl.experiments.recordings.filming import Played, film, play, refuse_
 from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.experiments.runs.composition import check_action_bounds, envs_of, load_agent
 from pytorchrl.experiments.runs.run_folder import RunFolder
-from pytorchrl.experiments.runs.user_modules import import_modules
+from pytorchrl.experiments.runs.user_modules import factory_function, import_modules
 from pytorchrl.logging.formats import counted
 from pytorchrl.logging.groups import environment
+from pytorchrl.scheme.compatibility import check_test_spaces
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate_from_seeds
 from pytorchrl.terminal import tell
 from storages.component.factory import Factory
@@ -50,6 +52,8 @@ def evaluate(
     fits: int = 10,
     updates: Annotated[int | None, tyro.conf.arg(metavar="COUNT", help_behavior_hint="")] = None,
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    env: Annotated[str | None, tyro.conf.arg(metavar="ID", help_behavior_hint="")] = None,
+    wrappers: Annotated[str, tyro.conf.arg(metavar="LIST", help_behavior_hint="")] = "[]",
     imports: Imports = (),
 ) -> None:
     """Evaluate the policy of a run's last checkpoint, in its environment or on a data set.
@@ -71,6 +75,9 @@ def evaluate(
         fits: with data, Q-networks fitted to resampled episodes, beside one fitted to all; from 2.
         updates: with data, updates of each Q-network; 200 passes over the data where left out, from 1,000 to 5,000.
         output: with data, a picture of the values (.png, .svg, .pdf) or a table of them (.csv).
+        env: another environment than the run's, such as one for a run from data: a gymnasium id, or a class of an
+            imported module.
+        wrappers: those of that environment, such as "['JoinActions']".
         imports: modules to import first.
     """
     check_counts(episodes=episodes, fits=fits, updates=updates)
@@ -82,13 +89,15 @@ def evaluate(
             raise ValueError("--data evaluates the greedy actions, which load_policy takes; leave out --explore")
         if baseline is not None:
             raise ValueError("--data compares with the policy that made the data; leave out --baseline")
+        if env is not None:
+            raise ValueError("--data estimates the value without an environment; leave out --env")
         import_modules(imports)
         settings = FitSettings(fits=fits, updates=updates)
         evaluate_on_data(policy_file(run, best), OnData(data, select, settings, seed, epsilon, output))
         return
     if output is not None:
         raise ValueError("--output writes the values that --data estimates; leave it out")
-    algorithm, envs_factory, config = policy_of(policy_file(run, best), imports)
+    algorithm, envs_factory, config = policy_of(policy_file(run, best), imports, env, wrappers)
     other = None if baseline is None else _baseline(baseline, run, algorithm, envs_factory, config, imports)
     result = _evaluated(algorithm, envs_factory, episodes, seed, explore, epsilon)
     tell(described(result, f", random actions with probability {epsilon:g}" if epsilon else ""))
@@ -255,15 +264,30 @@ def policy_file(run: Path, best: bool) -> Path:
     return folder.best_weights_file
 
 
-def policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv], Mapping[str, Any]]:
+def policy_of(
+    run: Path, imports: Imports, env: str | None = None, wrappers: str = "[]"
+) -> tuple[Algorithm, Factory[VecEnv], Mapping[str, Any]]:
     """Return the algorithm of a run or of a policy's file, a factory of its test environments, and its configuration.
+
+    Args:
+        run: a run folder, or a policy's file.
+        imports: modules to import first.
+        env: another environment than the run's; None takes the run's.
+        wrappers: the list of its wrappers, as text.
 
     Raises:
         CheckpointError: there are no weights, they are damaged, or the environments have other bounds of actions.
-        CompositionError: they cannot be built from the configuration alone.
+        CompositionError: they cannot be built from the configuration alone, or have other spaces.
+        ValueError: wrappers are given without an environment, or are no list.
     """
     import_modules(imports)
     found = find_policy(run)
+    if env is not None:
+        algorithm = read_policy(found).algorithm
+        factory = _other_envs(env, wrappers, algorithm)
+        return algorithm, factory, {**configuration_of(found), "train_envs": factory.config, "test_envs": None}
+    if value_of(wrappers):
+        raise ValueError(f"--wrappers {wrappers} are those of an environment that --env names; give both")
     if not found.is_file():
         algorithm, envs = load_agent(found)
         envs.close()
@@ -274,6 +298,16 @@ def policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv], 
     with one_copy(envs_factory)() as envs:
         check_action_bounds(config, envs.action_space, found)
     return policy.algorithm, envs_factory, config
+
+
+def _other_envs(env: str, wrappers: str, algorithm: Algorithm) -> Factory[VecEnv]:
+    """Return a factory of environments that a command names, with the spaces of a policy."""
+    listed = value_of(wrappers)
+    chain = listed if isinstance(listed, list | tuple) else [listed]
+    factory = VecEnv.create_factory(factory_function(env) or env, wrappers=tuple(chain))
+    with one_copy(factory)() as envs:
+        check_test_spaces(algorithm.actor, envs, owner="evaluate", given=f"the environments of --env {env}")
+    return factory
 
 
 def _references(config: Mapping[str, Any]) -> tuple[float, float] | None:

@@ -15,7 +15,7 @@ from pytorchrl.agent.envs.vector import Resumption, VecStep
 from pytorchrl.agent.envs.wrappers.action_wrappers import BoundAction, FlattenAction, RepeatAction, RoundAction
 from pytorchrl.agent.envs.wrappers.flat_observation import FlatObservation, Flattening
 from pytorchrl.agent.envs.wrappers.game_wrappers import EpisodicLife, FireOnReset, FlickerFrames, RandomizeAction
-from pytorchrl.agent.envs.wrappers.join_actions import JoinActions
+from pytorchrl.agent.envs.wrappers.join_actions import JoinActions, JoinedActions
 from pytorchrl.agent.envs.wrappers.observation_wrappers import ObserveActionMask, ObservePixels, SelectObservation
 from pytorchrl.agent.envs.wrappers.reward_wrappers import ScaleReward, TerminalReward
 
@@ -32,6 +32,7 @@ __all__ = [
     "FlickerFrames",
     "InvalidEnvironmentError",
     "JoinActions",
+    "JoinedActions",
     "MinAtar",
     "ObserveActionMask",
     "ObservePixels",

@@ -61,8 +61,13 @@ def check_widths(space: spaces.Box, owner: str) -> None:
         )
 
 
-def check_action_space(space: gym.Space[Any], owner: str) -> None:
+def check_action_space(space: gym.Space[Any], owner: str, joining: str = "wrappers=['JoinActions']") -> None:
     """Refuse action spaces whose actions are not arrays.
+
+    Args:
+        space: of the actions.
+        owner: of the space, for the message.
+        joining: what joins the parts of a Dict or a Tuple, for the message.
 
     Raises:
         UnsupportedSpaceError: it is a Dict, a Tuple, or another structure, or has no numbers.
@@ -70,7 +75,7 @@ def check_action_space(space: gym.Space[Any], owner: str) -> None:
     if not isinstance(space, Flat):
         raise UnsupportedSpaceError(
             f"{owner}: the action space is {space}; Discrete, MultiDiscrete, MultiBinary and Box are handled. "
-            f"wrappers=['JoinActions'] joins the parts of a Dict or a Tuple, and others are made from one of these by "
+            f"{joining} joins the parts of a Dict or a Tuple, and others are made from one of these by "
             f"gymnasium.wrappers.TransformAction"
         )
     if not math.prod(space.shape or ()):

@@ -266,8 +266,9 @@ def envs_of(config: Mapping[str, Any], run: Path) -> Factory[VecEnv]:
     described = config["test_envs"] or config["train_envs"]
     if described is None:
         raise CompositionError(
-            f"the run in {run} had no environments; give the ones to act in, or train with --env. Its value is "
-            f"estimated from data by: python -m pytorchrl evaluate {shlex.quote(str(run))} --data DATA"
+            f"the run in {run} had no environments; name one to act in: python -m pytorchrl evaluate "
+            f"{shlex.quote(str(run))} --env ID, or load_policy(RUN).evaluate(ID). The value of its policy is estimated "
+            f"from data by: python -m pytorchrl evaluate {shlex.quote(str(run))} --data DATA"
         )
     if described["name"] == _OF_AGENTS:
         raise CompositionError(

@@ -109,6 +109,19 @@ def test_a_run_from_data_goes_on_with_new_data_without_an_environment(train: Any
     assert (described["train_envs"], described["test_envs"], described["started_from"]["steps"]) == (None, None, 3)
     with pytest.raises(SystemExit, match=r"had no environments; .* from data by: python -m pytorchrl evaluate"):
         train(run, named="evaluate")
+    evaluate = ("--episodes", "2")
+    assert "2 episodes: mean return" in train(run, *evaluate, "--env", "Pendulum-v1", named="evaluate")
+    wrapper = "['FlattenObservation']"
+    assert "2 episodes: mean return" in train(
+        run, *evaluate, "--env", "Pendulum-v1", "--wrappers", wrapper, "--baseline", "random", named="evaluate"
+    )
+    for options, message in (
+        (("--env", "CartPole-v1"), "evaluate: .*--env CartPole-v1"),
+        (("--wrappers", wrapper), "those of an environment that --env names; give both"),
+        (("--env", "Pendulum-v1", "--data", second), "--data estimates the value without an environment; leave out -"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            train(run, *options, named="evaluate")
 
 
 def test_bounds_of_actions_give_a_table_the_spaces_that_training_needs(train: Any, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_runs_of_the_same_data_at_different_paths_are_grouped_as_one_composition
 
 def test_the_policy_of_a_run_without_environments_acts_only_in_given_ones(data: Path, tmp_path: Path) -> None:
     prl.Learner(cloning(data), 2, tmp_path / "run").run()
-    with pytest.raises(prl.CompositionError, match="had no environments; give the ones to act in"):
+    with pytest.raises(prl.CompositionError, match="had no environments; name one to act in"):
         collect_demonstrations(tmp_path / "run", path=tmp_path / "played.npz", episodes=1)
     written = collect_demonstrations(tmp_path / "run", CARTPOLE, path=tmp_path / "played.npz", episodes=2)
     assert written.episodes == 2

@@ -13,13 +13,56 @@ from pytorchrl.agent.envs.wrappers.action_wrappers import rounded
 from pytorchrl.agent.envs.wrappers.flat_observation import named_parts
 
 
+class JoinedActions:
+    """One array in place of a Dict or Tuple action, for a program that steps no gymnasium environment.
+
+    The array has the numbers of the parts in the order of the space, nested ones in their place: a column for each
+    number of a Box, and for each choice a column of its number, where all parts are discrete, or else one with a score
+    for each of its possible values. :class:`JoinActions` is the wrapper for environments.
+
+    Args:
+        structure: the space, a Dict or a Tuple.
+        owner: its name in errors.
+
+    Raises:
+        UnsupportedSpaceError: the space is another one, has no parts, or a part that is no array of numbers.
+    """
+
+    space: gym.Space[Any]
+    """The space of the arrays: what an actor chooses in."""
+
+    def __init__(self, structure: gym.Space[Any], *, owner: str = "JoinedActions") -> None:
+        self._structure = structure
+        if not isinstance(structure, spaces.Dict | spaces.Tuple):
+            raise UnsupportedSpaceError(f"{owner}: the action space must be a Dict or a Tuple, it is {structure}")
+        parts = [_joinable(name, part, owner) for name, part in named_parts(structure)]
+        if not parts:
+            raise UnsupportedSpaceError(f"{owner}: the action space {structure} has no parts")
+        self._parts: Sequence[_Choices | _Scores | _Numbers]
+        choices = [part for part in parts if isinstance(part, _Choices)]
+        if len(choices) == len(parts):
+            self._parts = choices
+            self.space = spaces.MultiDiscrete([count for part in choices for count in part.counts])
+        else:
+            self._parts = numbers = [_Scores(part) if isinstance(part, _Choices) else part for part in parts]
+            low, high = (np.concatenate(bounds) for bounds in zip(*(part.bounds for part in numbers), strict=True))
+            self.space = HybridBox(low, high, low.dtype.type, _scored(numbers))
+        self._ends = np.cumsum([part.size for part in self._parts])[:-1]
+
+    def __call__(self, action: NDArray[Any]) -> Any:
+        """Return the parts of an action of :attr:`space`, in the structure of the Dict or Tuple."""
+        pieces = np.split(np.asarray(action), self._ends)
+        return _structured(self._structure, (part(piece) for part, piece in zip(self._parts, pieces, strict=True)))
+
+
 class JoinActions(gym.ActionWrapper[Any, Any, Any]):
     """Join the parts of Dict and Tuple actions, nested ones too, to one array.
 
     Discrete parts alone become a MultiDiscrete space. With continuous parts the space is a Box, in which every choice
     of a discrete part has a score in [-1, 1], and the choice with the largest score is made, as in Hausknecht and
     Stone, "Deep Reinforcement Learning in Parameterized Action Space" (arXiv 1511.04143). Numbers of a Box of integers
-    are rounded. HyAR learns a representation of such actions.
+    are rounded. HyAR learns a representation of such actions. The order is that of the space: see
+    :class:`JoinedActions`, which does the same without an environment.
 
     Args:
         env: with a Dict or a Tuple as action space.
@@ -30,30 +73,12 @@ class JoinActions(gym.ActionWrapper[Any, Any, Any]):
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
-        self._structure = env.action_space
-        if not isinstance(self._structure, spaces.Dict | spaces.Tuple):
-            raise UnsupportedSpaceError(
-                f"JoinActions: the action space must be a Dict or a Tuple, it is {env.action_space}"
-            )
-        parts = [_joinable(name, part) for name, part in named_parts(self._structure)]
-        if not parts:
-            raise UnsupportedSpaceError(f"JoinActions: the action space {self._structure} has no parts")
-        self._parts: Sequence[_Choices | _Scores | _Numbers]
-        self.action_space: gym.Space[Any]
-        choices = [part for part in parts if isinstance(part, _Choices)]
-        if len(choices) == len(parts):
-            self._parts = choices
-            self.action_space = spaces.MultiDiscrete([count for part in choices for count in part.counts])
-        else:
-            self._parts = numbers = [_Scores(part) if isinstance(part, _Choices) else part for part in parts]
-            low, high = (np.concatenate(bounds) for bounds in zip(*(part.bounds for part in numbers), strict=True))
-            self.action_space = HybridBox(low, high, low.dtype.type, _scored(numbers))
-        self._ends = np.cumsum([part.size for part in self._parts])[:-1]
+        self._joined = JoinedActions(env.action_space, owner="JoinActions")
+        self.action_space: gym.Space[Any] = self._joined.space
 
     def action(self, action: NDArray[Any]) -> Any:
         """Return the parts of an action, in the structure of the environment's own space."""
-        pieces = np.split(np.asarray(action), self._ends)
-        return _structured(self._structure, (part(piece) for part, piece in zip(self._parts, pieces, strict=True)))
+        return self._joined(action)
 
 
 class _Choices(NamedTuple):
@@ -127,14 +152,14 @@ def _scored(parts: Sequence[_Scores | _Numbers]) -> Iterator[tuple[int, int]]:
         column += part.size
 
 
-def _joinable(name: str, part: gym.Space[Any]) -> _Choices | _Numbers:
+def _joinable(name: str, part: gym.Space[Any], owner: str) -> _Choices | _Numbers:
     match part:
         case spaces.Box():
             return _Numbers(part)
         case spaces.Discrete() | spaces.MultiDiscrete() | spaces.MultiBinary():
             return _Choices(part, choices_of(part), getattr(part, "start", 0))
     raise UnsupportedSpaceError(
-        f"JoinActions: part {name!r} of the action space is {part}; Box, Discrete, MultiDiscrete and MultiBinary are "
+        f"{owner}: part {name!r} of the action space is {part}; Box, Discrete, MultiDiscrete and MultiBinary are "
         f"handled"
     )
 

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.shrinking import Shrinking
-from pytorchrl.agent.envs.spaces import choices_of
+from pytorchrl.agent.envs.spaces import HybridBox, choices_of
 
 
 class SelectObservation(gym.ObservationWrapper[Any, Any, Any]):
@@ -107,7 +107,14 @@ class ObserveActionMask(gym.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         actions, observations = env.action_space, env.observation_space
         if not isinstance(actions, spaces.Discrete | spaces.MultiDiscrete):
-            raise ValueError(f"ObserveActionMask: actions must be Discrete or MultiDiscrete, the space is {actions}")
+            of_scores = (
+                "; scores of choices beside numbers, as JoinActions makes them, cannot be masked: let step() take the "
+                "nearest allowed action, or make the numbers discrete, so that the space is MultiDiscrete"
+            )
+            raise ValueError(
+                f"ObserveActionMask: actions must be Discrete or MultiDiscrete, the space is {actions}"
+                f"{of_scores if isinstance(actions, HybridBox) else ''}"
+            )
         self._key, self._size = key, sum(choices_of(actions))
         self._is_dict = isinstance(observations, spaces.Dict)
         parts = dict(observations.spaces) if isinstance(observations, spaces.Dict) else {"observation": observations}

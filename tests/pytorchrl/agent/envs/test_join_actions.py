@@ -111,6 +111,37 @@ def test_the_joined_space_says_which_columns_are_scores_of_which_choice() -> Non
         envs.close()
 
 
+def test_actions_are_joined_without_an_environment(tmp_path: Path) -> None:
+    space = spaces.Dict(pump=spaces.Box(0, 3, (2,), np.float32), valve=spaces.Discrete(3, start=5))
+    joined = prl.JoinedActions(space)
+    action = joined(np.array([0.5, 2, -1, 0.2, 0.1], np.float32))
+    assert action["pump"].tolist() == [0.5, 2]
+    assert action["valve"] == 6
+    parts: Any = (prl.PPO.create_factory(), prl.OnPolicyActor.create_factory(hidden_sizes=(4,)))
+    parts += (prl.GAEBuffer.create_factory(size=8), tmp_path / "run", 16)
+    observed = spaces.Box(-1, 1, (2,))
+    with pytest.raises(
+        prl.UnsupportedSpaceError, match=r"Agent: .* joined = prl.JoinedActions\(space\), with action_sp"
+    ):
+        prl.Agent(*parts, observation_space=observed, action_space=space)
+    agent = prl.Agent(*parts, observation_space=observed, action_space=joined.space)
+    while not agent.done:
+        assert space.contains(joined(agent.act(np.zeros(2, np.float32))))
+        agent.observe(np.zeros(2, np.float32), 1.0, terminated=False, truncated=True)
+    agent.close()
+
+
+def test_scores_of_choices_cannot_be_masked_and_the_error_says_what_can() -> None:
+    class Masked(gym.Env[Any, Any]):
+        observation_space = spaces.Box(-1, 1, (2,))
+        action_space = spaces.Dict(pump=spaces.Box(0, 3, (2,)), valve=spaces.Discrete(3))
+
+    with pytest.raises(
+        ValueError, match=r"scores of choices beside numbers.* cannot be masked: let step\(\) take the ne"
+    ):
+        prl.ObserveActionMask(prl.JoinActions(Masked()))
+
+
 def test_unbounded_numbers_beside_choices_are_bounded_by_another_wrapper() -> None:
     space = spaces.Tuple((spaces.Discrete(2), spaces.Box(-np.inf, np.inf, (1,), np.float32)))
     bounded: Any = prl.BoundAction(prl.JoinActions(Recording(space)), -3.0, 2.0).action_space
