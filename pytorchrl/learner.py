@@ -18,6 +18,8 @@ from pytorchrl.experiments.callbacks import Callback, Callbacks
 from pytorchrl.experiments.explanation import Explanation
 from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.experiments.measurements import Measurements
+from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
+from pytorchrl.experiments.policies.wrapped_actions import action_wrappers_of
 from pytorchrl.experiments.restored_runs import own_loggers, parts_of, positive, repeated_run, resumed_run, settings
 from pytorchrl.experiments.runs import checkpoint, storage_paths
 from pytorchrl.experiments.runs.changed_settings import with_changes
@@ -386,6 +388,21 @@ class Learner(Answering, Closing):
         number = self.scheme.algorithm.num_test_episodes if episodes is None else positive("episodes", episodes)
         with self._loop.timer.part("evaluate"):
             return self.scheme.evaluate_apart(number, self.is_interrupted)
+
+    @property
+    def policy(self) -> TrainedPolicy:
+        """The policy with its present weights, without learning: ``learner.policy(observation)``.
+
+        It is what :func:`load_policy` would return, at the beginning of an episode at each access; a callback measures
+        with it what the evaluations of the run do not.
+        """
+        allow_nonfinite = getattr(self.scheme.storage, "allow_nonfinite", False)
+        return TrainedPolicy(
+            self.scheme.algorithm,
+            allow_nonfinite=allow_nonfinite,
+            action_names=self.scheme.action_names,
+            action_wrappers=action_wrappers_of(self.scheme.config),
+        )
 
     def use_best_weights(self) -> None:
         """Load the actor's weights of the best evaluation; raises CheckpointError before the first."""

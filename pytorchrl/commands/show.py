@@ -1,22 +1,28 @@
 """The command that shows the composition of a run, its provenance and its returns."""
 
 import inspect
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import tyro
 
 from pytorchrl.commands.shared import Run, print_facts
+from pytorchrl.comparison.latex import table_in_latex
+from pytorchrl.comparison.tables import Table, table_in_markdown
 from pytorchrl.experiments.policies.published_policies import find_policy
 from pytorchrl.experiments.policies.trained_policy import configuration_of, read_policy
 from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from pytorchrl.experiments.runs.composition import class_named
+from pytorchrl.experiments.runs.provenance import command_of
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
-from pytorchrl.logging.formats import text_of_callable
+from pytorchrl.logging.formats import as_written, text_of_callable
 from pytorchrl.logging.groups import CHANGED_BY_HAND, changes_by_hand
+from pytorchrl.logging.pictures.plots import save_text
+from pytorchrl.logging.run_labels import settings_by_option
+from pytorchrl.logging.tables.evaluation_table import csv_of
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.terminal import tell
@@ -24,6 +30,7 @@ from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Component
 from storages.component.setting import is_callable, plain
 
+_MINUTE = 60
 _LAST = 10
 """Evaluations over which a mean is shown."""
 _PARTS = ("algorithm", "actor", "storage", "train_envs", "test_envs")
@@ -31,7 +38,12 @@ _NOT_SHOWN = {CHANGED_BY_HAND, "spaces", "own_classes", "target_steps", "log_eve
 """Settings that are shown elsewhere, or that change no result."""
 
 
-def show(run: Run, diff: bool = False) -> None:
+def show(
+    run: Run,
+    diff: bool = False,
+    settings: Annotated[bool, tyro.conf.arg(name="all")] = False,
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+) -> None:
     """Show the composition of a run, the code and machine that it was trained with, and its returns.
 
     Of a policy's file, its composition is shown, and which run it is from.
@@ -39,8 +51,15 @@ def show(run: Run, diff: bool = False) -> None:
     Args:
         run: the run folder; or a policy: a file of weights, zoo:NAME, or hf://user/name.
         diff: print instead the uncommitted changes of the code when the run began, for `git apply`.
+        settings: print instead all settings, those left at their defaults too, by the names of options of train.
+        output: with --all, a file for them: .csv, .md or .tex (LaTeX).
     """
     found = find_policy(run)
+    if output is not None and not settings:
+        raise ValueError("--output is the file that --all writes; add --all")
+    if settings:
+        _show_settings(configuration_of(found), output)
+        return
     if found.is_file():
         _show_policy(found, diff)
         return
@@ -55,6 +74,30 @@ def show(run: Run, diff: bool = False) -> None:
     finally:
         # A run whose provenance cannot be read has results all the same.
         print_facts("Results", _returns(run, config))
+
+
+def _show_settings(config: Mapping[str, Any], output: Path | None) -> None:
+    """Print all settings, or write them to a file.
+
+    Raises:
+        ValueError: the file has another suffix.
+    """
+    texts = {name: as_written(value) for name, value in settings_by_option(config).items()}
+    if output is None:
+        print_facts("Settings", texts)
+        return
+    if output.suffix not in _WRITERS:
+        raise ValueError(f"--output must end in {', '.join(_WRITERS)}, got {output}")
+    table = Table("Hyper-parameters", ("setting", "value"), [list(one) for one in texts.items()], left=2)
+    save_text(_WRITERS[output.suffix](table), output)
+    tell(f"{len(texts)} settings: {output}")
+
+
+def _in_csv(table: Table) -> str:
+    return csv_of([dict(zip(table.columns, row, strict=True)) for row in table.rows])
+
+
+_WRITERS = {".csv": _in_csv, ".md": table_in_markdown, ".tex": table_in_latex}
 
 
 def _show_policy(file: Path, diff: bool) -> None:
@@ -115,7 +158,8 @@ def _provenance(folder: RunFolder) -> dict[str, str]:
     rows = {
         "experiment": facts.get("experiment"),
         "begun": facts.get("started"),
-        "command": shlex.join(map(str, facts.get("command") or [])),
+        "command": command_of(facts.get("command") or []),
+        "preset": _preset(facts.get("preset") or {}),
         "commit": commit,
         "machine": machine and f"{machine.get('processor')}, {machine.get('cores')} cores, {gpus}",
         "threads of torch": machine.get("torch_threads"),
@@ -129,6 +173,12 @@ def _provenance(folder: RunFolder) -> dict[str, str]:
     return {name: str(value) for name, value in rows.items() if value}
 
 
+def _preset(facts: Mapping[str, Any]) -> str:
+    """Return the preset whose settings a run has, and which of them were changed."""
+    changed = ", ".join(map(str, facts.get("changed") or []))
+    return f"{facts.get('name', '')}{f', with other {changed}' if changed else ''}"
+
+
 def _returns(run: Path, config: Mapping[str, Any]) -> dict[str, str]:
     metrics_file = RunFolder(run).metrics_file
     if not metrics_file.exists():
@@ -139,7 +189,9 @@ def _returns(run: Path, config: Mapping[str, Any]) -> dict[str, str]:
         latest |= record
     rows = {"steps": f"{latest.get('steps', 0):,.0f} of {config['target_steps']:,}"}
     if "seconds" in latest:
-        rows["time"] = f"{latest['seconds'] / 60:.1f} minutes of training"
+        seconds = latest["seconds"]
+        taken = f"{seconds / 60:.1f} minutes" if seconds >= _MINUTE else f"{seconds:.1f} seconds"
+        rows["time"] = f"{taken} of training, without evaluations"
     if "train/return" in latest:
         rows["last training return"] = f"{latest['train/return']:.2f}"
     return rows | _of_evaluations(evaluations)

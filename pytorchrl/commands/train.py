@@ -194,7 +194,11 @@ def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
         storage_owner.refuse_storages_of_runs(scheme.config, folder)
         if begin := settings.get("from"):
             tell(f"From {begin}: {', '.join(start_from(scheme, begin))}")
-        return _LearnerOfCommand(scheme, steps, folder, log_to=log_to or (), callbacks=callbacks)
+        learner = _LearnerOfCommand(scheme, steps, folder, log_to=log_to or (), callbacks=callbacks)
+        if described.preset is not None:
+            of_preset = {"name": described.preset, "changed": list(described.changed)}
+            RunFolder(folder).add_provenance({"preset": of_preset})
+        return learner
     except BaseException:
         scheme.close()
         raise

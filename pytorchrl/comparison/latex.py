@@ -25,9 +25,16 @@ def as_latex(comparison: Comparison, columns: Sequence[str] = ()) -> str:
         comparison: what is formatted.
         columns: as for :func:`~pytorchrl.comparison.tables.tables_of`.
     """
-    comments = [r"Needs \usepackage{booktabs} before the document.", comparison.answer, *comparison.notes]
-    lines = [f"% {on_one_line(comment)}" for comment in comments]
+    lines = [f"% {on_one_line(comment)}" for comment in (_NEEDS, comparison.answer, *comparison.notes)]
     return "\n\n".join(["\n".join(lines), *map(_formatted, tables_of(comparison, columns))]) + "\n"
+
+
+def table_in_latex(table: Table) -> str:
+    """Format a table in LaTeX."""
+    return f"% {_NEEDS}\n\n{_formatted(table)}\n"
+
+
+_NEEDS = r"Needs \usepackage{booktabs} before the document."
 
 
 def _formatted(table: Table) -> str:

@@ -15,7 +15,7 @@ from pytorchrl.logging.pictures.figure_options import FigureOptions
 from pytorchrl.logging.pictures.label_fitting import characters_in, fit_labels, points_of
 from pytorchrl.logging.pictures.own_axes import OF_FILES, TO_DRAW_INTO, check_axes
 from pytorchrl.logging.pictures.plots import refuse_other_formats, save_figure, save_text
-from pytorchrl.logging.pictures.styles import GroupStyle, in_figure, style_for
+from pytorchrl.logging.pictures.styles import GroupStyle, in_figure, style_of
 from storages.component.other_names import naming_arguments
 
 if TYPE_CHECKING:
@@ -185,7 +185,11 @@ def shown_groups(comparison: Comparison, options: FigureOptions) -> dict[str, tu
     """
     drawn = {result.name for result in drawable(comparison)}
     labels = options.shown_names(result.name for result in comparison.results)
-    return {name: (label, style_for(number)) for number, (name, label) in enumerate(labels.items()) if name in drawn}
+    return {
+        name: (label, style_of(label, number, options.colors))
+        for number, (name, label) in enumerate(labels.items())
+        if name in drawn
+    }
 
 
 def drawable(comparison: Comparison) -> Sequence[GroupResult]:

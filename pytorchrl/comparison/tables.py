@@ -95,11 +95,16 @@ def as_markdown(comparison: Comparison, columns: Sequence[str] = ()) -> str:
     """
     parts = []
     for table in tables_of(comparison, columns):
-        lines = [table.columns, ["---", *["---:"] * (len(table.columns) - 1)], *table.rows]
-        text = "\n".join(f"| {' | '.join(_in_markdown(cell) for cell in line)} |" for line in lines)
-        parts.append(f"### {on_one_line(table.title)}\n\n{text}")
+        parts.append(f"### {on_one_line(table.title)}\n\n{table_in_markdown(table)}")
     parts.append(on_one_line(comparison.answer))
     return "\n\n".join([*parts, "\n".join(f"- {on_one_line(note)}" for note in comparison.notes)]) + "\n"
+
+
+def table_in_markdown(table: Table) -> str:
+    """Format the rows of a table in Markdown."""
+    right = len(table.columns) - table.left
+    lines = [table.columns, [*["---"] * table.left, *["---:"] * right], *table.rows]
+    return "\n".join(f"| {' | '.join(_in_markdown(cell) for cell in line)} |" for line in lines)
 
 
 def _in_markdown(cell: str) -> str:

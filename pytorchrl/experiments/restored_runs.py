@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from pytorchrl.experiments.runs.continuation import classes_of_the_script, modul
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.experiments.runs.user_modules import missing_modules_named
 from pytorchrl.logging import Logger
-from pytorchrl.logging.writers import LoggerSetting, checked_loggers
+from pytorchrl.logging.writers import LoggerSetting, Wandb, checked_loggers
 from pytorchrl.scheme.compatibility import CompositionError
 from pytorchrl.scheme.scheme import Scheme
 from pytorchrl.terminal import tell
@@ -199,7 +199,7 @@ def repeated_run(
     with missing_modules_named(config):
         with as_checkpoint_error(run.config_file):
             called = callbacks_from_config(config) if callbacks is None else callbacks
-            loggers = loggers_from_config(config) if log_to is None else log_to
+            loggers = _named_after(loggers_from_config(config), config["seed"], seed) if log_to is None else log_to
         notices.report_changes_not_repeated(run.path, config)
         with made_scheme(composition, data, run.config_file) as scheme:
             of_learner = {
@@ -209,6 +209,19 @@ def repeated_run(
                 "callbacks": called,
             }
             yield RepeatedRun(scheme, config["target_steps"], of_learner, config.get("checkpoint_every"))
+
+
+def _named_after(loggers: Sequence[Logger], old: int, new: int | None) -> list[Logger]:
+    """Return loggers whose names in wandb end with the new seed where they ended with the old one."""
+    if new is None:
+        return list(loggers)
+    end = f"-seed-{old}"
+    return [
+        replace(one, run_name=f"{one.run_name.removesuffix(end)}-seed-{new}")
+        if isinstance(one, Wandb) and one.run_name is not None and one.run_name.endswith(end)
+        else one
+        for one in loggers
+    ]
 
 
 def settings(target_steps: int, log_to: Sequence[Logger], log_every: int, keep_checkpoints: int) -> dict[str, Any]:

@@ -72,11 +72,11 @@ class Run:
         """Mean returns of evaluations."""
         return self.curve(EVALUATION, x)
 
-    def training(self, x: XAxis = "steps") -> Curve:
+    def training(self, x: XAxis = "steps", share: float = SMOOTHED_SHARE) -> Curve:
         """Returns of training episodes, smoothed; empty where they are not comparable with those of evaluations."""
         if len(self.evaluations()) and not _returns_compare(self.config):
             return NOTHING
-        return self.smoothed(TRAINING, x)
+        return self.smoothed(TRAINING, x, share)
 
     def _points(self, metric: str, x: XAxis) -> NDArray[np.float64]:
         """Return positions, values, and numbers of episodes that these are means of, of shape (3, points)."""

@@ -264,7 +264,8 @@ class WandbWriter:
             labels.setdefault("group", group_of_run(self._config))
         if not (of_process.run_name or of_process.sweep_id):
             labels.setdefault("name", name_of_run(self._config, self._log_dir))
-        tags = [*labels.get("tags", of_process.run_tags or ()), *tags_of_run(self._config)]
+        # Those of WANDB_TAGS too, by which a sweep says what it varies.
+        tags = [*labels.get("tags", ()), *(of_process.run_tags or ()), *tags_of_run(self._config)]
         return labels | {"tags": list(dict.fromkeys(tags))}
 
     def _kept_labels(self) -> dict[str, Any]:

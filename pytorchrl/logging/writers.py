@@ -92,7 +92,7 @@ class Wandb(LoggerSetting):
         group: of runs that wandb shows together; None takes runs that differ only in their seed.
         run_name: the name that wandb shows; None takes one such as ``PPO-CartPole-v1-seed-1``. ``train`` with several
             seeds adds ``-seed-1`` to it, and ``sweep`` the values that it varies, too.
-        tags: of the run, beside the names of its algorithm, environment and storage.
+        tags: of the run, beside those of WANDB_TAGS and the names of its algorithm, environment and storage.
     """
 
     project: str | None = None

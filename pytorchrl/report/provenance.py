@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytorchrl.experiments.runs.provenance import command_of
 from pytorchrl.report.runs import RunRead
 
 _LONGEST_DIFF = 200_000
@@ -67,5 +68,5 @@ def _facts(versions: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 def _shown(name: str, value: Any) -> str:
     if isinstance(value, list):
-        return " ".join(map(str, value)) if name == "command" else ", ".join(map(str, value)) or "none"
+        return command_of(value) if name == "command" else ", ".join(map(str, value)) or "none"
     return {True: "yes", False: "no", None: "not known"}.get(value, str(value)) if not isinstance(value, str) else value

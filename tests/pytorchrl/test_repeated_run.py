@@ -161,3 +161,16 @@ def test_the_command_repeats_a_run_and_says_where_its_curve_is(
     monkeypatch.setattr(sys, "argv", ["pytorchrl", "repeat", "first", "other", "--seed", "-1"])
     with pytest.raises(SystemExit, match="error: --seed must be at least 0, got -1"):
         main()
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "expected"), [("ours-seed-3", 7, "ours-seed-7"), ("ours", 7, "ours"), ("ours-seed-3", None, None)]
+)
+def test_a_name_in_wandb_that_ends_with_the_seed_has_that_of_the_repeated_run(
+    name: str, seed: int | None, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    trained(prl.Learner(ppo_scheme(3), 32, tmp_path / "first", log_to=[prl.Wandb(run_name=name)]))
+    trained(prl.Learner.repeat(tmp_path / "first", tmp_path / "again", seed=seed))
+    (logger,) = json.loads((tmp_path / "again" / "config.json").read_text())["log_to"]
+    assert logger["hyper_parameters"]["run_name"] == (expected or name)

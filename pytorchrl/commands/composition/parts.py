@@ -17,6 +17,7 @@ import pytorchrl as prl
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
+from pytorchrl.agent.envs.copies.making import class_of_wrapper
 from pytorchrl.agent.envs.games.atari_envs import preprocessed
 from pytorchrl.agent.other_names.items import answers
 from pytorchrl.experiments.runs.composition import class_named, is_ours
@@ -247,6 +248,8 @@ def _factory(cls: type[Any], given: Mapping[str, Any]) -> Factory[Any]:
         wanted = parameters[name].annotation if name in parameters else Any
         if typing.get_origin(wanted) is collections.abc.Sequence and not isinstance(value, list):
             values[name] = [value]
+        if name == "wrappers" and issubclass(cls, VecEnv):
+            values[name] = [_wrapper(one) for one in values[name]]
         elif isinstance(value, str) and _is_of_functions(wanted):
             values[name] = function_named(value) or value
         elif isinstance(value, str) and (initial := _LINEAR.fullmatch(value)) and Schedule in _kinds_of(wanted):
@@ -259,6 +262,19 @@ def _factory(cls: type[Any], given: Mapping[str, Any]) -> Factory[Any]:
         # A hyper-parameter that a file names, but the class does not have.
         raise CompositionError(str(error)) from error
     return factory
+
+
+def _wrapper(given: Any) -> Any:
+    """Return a wrapper of the environments, in which the name of a class of an imported module stands for the class."""
+    is_pair = isinstance(given, list) and len(given) == 2 and isinstance(given[1], Mapping)
+    name, arguments = given if is_pair else (given, {})
+    if isinstance(name, str):
+        made = None if class_of_wrapper(name) is not None else factory_function(name)
+    else:
+        made = name if callable(name) else None
+    if made is None:
+        return given
+    return functools.partial(made, **arguments) if arguments else made
 
 
 _LINEAR = re.compile(r"lin_([\d.]+(?:[eE][+-]?\d+)?)")

@@ -5,12 +5,14 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -95,6 +97,21 @@ def provenance(config: Mapping[str, Any], code: Code) -> dict[str, Any]:
         "git_commit": code.commit,
         "git_uncommitted_changes": code.has_changes,
     }
+
+
+def command_of(arguments: Sequence[Any]) -> str:
+    """Return the command that began a run as a user types it, from the arguments of its process; "" without any."""
+    program, *others = [*map(str, arguments)] or [""]
+    if _PARENT in others:
+        # A trial of a sweep, whose process has ended.
+        position = others.index(_PARENT)
+        others = [*others[:position], *others[position + 2 :]]
+    if Path(program).parts[-2:] == ("pytorchrl", "__main__.py"):
+        return shlex.join(["python", "-m", "pytorchrl", *others])
+    return shlex.join([*(["python"] if program.endswith(".py") else []), program, *others]) if program else ""
+
+
+_PARENT = "--parent-process"
 
 
 # Cached, because it parses the metadata of a package, and each run records more than ten packages.

@@ -194,6 +194,10 @@ class RunFolder(RunFiles):
             raise CheckpointError(f"{self.versions_file} is damaged: it is not a mapping of names to values")
         return facts
 
+    def add_provenance(self, facts: Mapping[str, Any]) -> None:
+        """Add facts to the provenance, such as the preset that a command took the settings from."""
+        _write_json(self.versions_file, {**self.read_provenance(), **facts})
+
     def read_diff(self) -> str | None:
         """Return the uncommitted changes of the code at the start of the run; None if there is no such file.
 

@@ -1,12 +1,15 @@
 """Curves of a figure, and how lines of each kind are drawn."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pytorchrl.logging.bands import common_positions
 from pytorchrl.logging.bootstrap import StatisticName
-from pytorchrl.logging.curves import Curve, XAxis
+from pytorchrl.logging.curves import SMOOTHED_SHARE, Curve, XAxis
 from pytorchrl.logging.pictures.styles import DISTINCT_COLORS, GroupStyle, LineStyle
+
+_MEASURED_IN_TRAINING = ("train/", "losses/", "learning/", "storage/", "speed/")
+"""Beginnings of the names of metrics that differ much from record to record."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,17 @@ class Choice:
     statistic: StatisticName = "iqm"
     training: bool = True
     """Whether the returns of training are drawn beside those of evaluations."""
+    smooth: float | None = None
+    """Share of a curve over which values measured in training are averaged; None for the usual."""
+    colors: Mapping[str, str] = field(default_factory=dict)
+    """Colours of groups that the user has chosen, by their names."""
+
+    @property
+    def smoothed_share(self) -> float:
+        """Share of a curve over which values are averaged: 0 for metrics of a user's own, if none was chosen."""
+        if self.smooth is not None:
+            return self.smooth
+        return SMOOTHED_SHARE if self.metric is None or self.metric.startswith(_MEASURED_IN_TRAINING) else 0.0
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ class FigureOptions:
     as they are. The others become smaller in figures that are narrower than 6 inches.
 
     Raises:
-        ValueError: a size, a resolution or a number of columns is not positive, a place of the legend is unknown, or
-            two groups would have the same name.
+        ValueError: a size, a resolution or a number of columns is not positive, a share is not in [0, 1], a place of
+            the legend or a colour is unknown, or two groups would have the same name.
     """
 
     size: tuple[float, float] | None = None
@@ -73,6 +73,11 @@ class FigureOptions:
     """Whether the note, or the legend where groups differ in it, says the number of runs."""
     training: bool = True
     """Whether the returns of training are drawn beside those of evaluations."""
+    smooth: float | None = None
+    """Share of a curve over which what is measured in training is averaged: 0 draws it as it was logged. None for 0.1,
+    and for 0 where the metric is one of your own."""
+    colors: Mapping[str, str] = field(default_factory=dict)
+    """Pairs of a group's name, as it is shown, and a colour of matplotlib: ours "#d62728" DQN tab:blue."""
 
     def __post_init__(self) -> None:
         """Check sizes, legend and names."""
@@ -82,6 +87,8 @@ class FigureOptions:
             raise ValueError(f"font_size must be a number of points, above 0, got {self.font_size}")
         if self.dpi is not None and not (math.isfinite(self.dpi) and self.dpi > 0):
             raise ValueError(f"dpi must be a number of pixels per inch, above 0, got {self.dpi}")
+        if self.smooth is not None and not 0 <= self.smooth <= 1:
+            raise ValueError(f"smooth must be a share of the curve, from 0 to 1, got {self.smooth}")
         if self.legend_columns is not None and self.legend_columns < 1:
             raise ValueError(f"legend_columns must be at least 1, got {self.legend_columns}")
         if self.legend_place is not None and self.legend_place not in get_args(LegendPlace):
@@ -102,7 +109,13 @@ class FigureOptions:
     def applied(self) -> Iterator[None]:
         """Set matplotlib's sizes of texts, lines and markers to those of the figure in a context."""
         from matplotlib import rc_context, rcParams
+        from matplotlib.colors import is_color_like
 
+        for name, color in self.colors.items():
+            if not is_color_like(color):
+                raise ValueError(
+                    f"colors: {color!r} of {name!r} is no colour of matplotlib, such as '#d62728' or 'red'"
+                )
         texts, lines = self._scale(_SMALLEST_TEXTS), self._scale(_THINNEST_LINES)
         # Matplotlib's types name every parameter.
         sizes: dict[Any, Any] = {
@@ -161,6 +174,7 @@ class FigureOptions:
         if len(set(shown.values())) < len(shown):
             raise ValueError(f"names: two groups would be named alike: {'; '.join(shown.values())}")
         _refuse_unknown("order", self.order, list(shown.values()))
+        _refuse_unknown("colors", self.colors, list(shown.values()))
         ranks = {name: rank for rank, name in enumerate(self.order)}
         return dict(sorted(shown.items(), key=lambda pair: ranks.get(pair[1], len(ranks))))
 

@@ -75,7 +75,8 @@ class LegendTexts:
     def _kinds(self) -> list[tuple[str, Style]]:
         """Return the name and the style of each kind of curve."""
         is_return = self.choice.metric in (None, TRAINING)
-        training = "training (exploring), smoothed" if is_return else "during training, smoothed"
+        smoothed = ", smoothed" if self.choice.smoothed_share else ""
+        training = f"training (exploring){smoothed}" if is_return else f"during training{smoothed}"
         evaluation = "evaluation (greedy)"
         if self.options.is_narrow:
             evaluation, training = "evaluation", "training" if is_return else "during training"

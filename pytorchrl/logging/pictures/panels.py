@@ -21,7 +21,7 @@ from pytorchrl.logging.pictures.figure_options import FigureOptions
 from pytorchrl.logging.pictures.label_fitting import fit_labels, points_of
 from pytorchrl.logging.pictures.legend_texts import LegendTexts
 from pytorchrl.logging.pictures.legends import Legend
-from pytorchrl.logging.pictures.styles import GroupStyle, in_figure, style_for
+from pytorchrl.logging.pictures.styles import GroupStyle, in_figure, style_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,7 +123,9 @@ def curves_of_groups(groups: Sequence[Group], choice: Choice, unit_of_x: float =
     numbers = {name: number for number, name in enumerate(dict.fromkeys(group.name for group in groups))}
     panels: dict[str, list[Measured]] = {env: [] for env in environments(groups)}
     for group in groups:
-        panels[group.environment].append(_measured(group, style_for(numbers[group.name]), choice, unit_of_x))
+        panels[group.environment].append(
+            _measured(group, style_of(group.name, numbers[group.name], choice.colors), choice, unit_of_x)
+        )
     if not any(measured.evaluations or measured.training for panel in panels.values() for measured in panel):
         raise ValueError(f"the runs did not log {choice.x} beside what is drawn; choose another x")
     return panels
@@ -141,10 +143,11 @@ def _curves(run: Run, choice: Choice) -> tuple[Curve, Curve]:
     """Return the curves of evaluations and of training."""
     if choice.metric is None:
         evaluations = run.evaluations(choice.x)
-        return evaluations, NOTHING if len(evaluations) and not choice.training else run.training(choice.x)
+        has_none = len(evaluations) and not choice.training
+        return evaluations, NOTHING if has_none else run.training(choice.x, choice.smoothed_share)
     if choice.metric.startswith("test/"):
         return run.curve(choice.metric, choice.x), NOTHING
-    return NOTHING, run.smoothed(choice.metric, choice.x)
+    return NOTHING, run.smoothed(choice.metric, choice.x, choice.smoothed_share)
 
 
 def _label(axes: "Axes", options: FigureOptions, x_label: str | None, y_label: str | None) -> None:

@@ -148,7 +148,8 @@ def _arranged(groups: Sequence[Group], choice: Choice, options: FigureOptions | 
             "plot_runs: there is no group of runs; give a list of runs, or lists by name: {'mine': ['runs']}"
         )
     options = options or FigureOptions()
-    return options.arranged(groups), replace(choice, training=choice.training and options.training)
+    shown = choice.training and options.training
+    return options.arranged(groups), replace(choice, training=shown, smooth=options.smooth, colors=options.colors)
 
 
 def refuse_other_formats(output: Path) -> None:

@@ -473,3 +473,47 @@ def test_several_modules_are_imported_by_one_option(
     run = described_run([*given, "--algorithm", "FirstDQN", "--env", "Second-v0", "--steps", "10"])
     assert run.parts.algorithm.name == "FirstDQN"
     assert [Path(name).stem for name in user_modules._imported] == ["part_one", "part_two"]
+
+
+OWN_WRAPPER = """
+import gymnasium
+
+
+class Doubled(gymnasium.RewardWrapper):
+    def __init__(self, env, factor=2.0):
+        super().__init__(env)
+        self.factor = factor
+
+    def reward(self, reward):
+        return self.factor * reward
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "factor"),
+    [
+        ("Doubled", 2),
+        ("['Doubled']", 2),
+        ("[Doubled, 'FlattenObservation']", 2),
+        ("[('Doubled', {'factor': 3.0})]", 3),
+        ("[(Doubled, {'factor': 3.0})]", 3),
+    ],
+)
+def test_a_wrapper_of_an_imported_module_is_named_as_ours_are(
+    wrappers: str, factor: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(user_modules, "_imported", {})
+    Path("own_wrapper.py").write_text(OWN_WRAPPER)
+    monkeypatch.delitem(sys.modules, "own_wrapper", raising=False)
+    options = ["--import", "own_wrapper.py", "--no-preset", "--algorithm.start-steps", "20", "--steps", "60"]
+    train_command(["--algorithm", "dqn", "--env", "CartPole-v1", "--env.wrappers", wrappers, *options])
+    run = Path("runs/DQN-CartPole-v1/seed-1")
+    records = [record for record in prl.read_metrics(run / "metrics.jsonl") if "train/shaped_return" in record]
+    assert records[-1]["train/shaped_return"] == pytest.approx(factor * records[-1]["train/return"])
+    learner = prl.Learner.resume(run, target_steps=80)
+    learner.run()
+    learner.close()
+    with pytest.raises(ValueError, match=r"gymnasium\.wrappers has no 'Tripled'"):
+        described_run(["--algorithm", "dqn", "--env", "CartPole-v1", "--env.wrappers", "Tripled", *options])

@@ -126,3 +126,39 @@ def test_a_policy_shows_its_composition_and_the_run_that_it_is_from(
     assert any(line[:1] == ["algorithm"] and line[1].startswith("DQN(") for line in lines)
     with pytest.raises(SystemExit, match=r"--diff prints the changes of a run's code, and .*policy\.pt is a policy"):
         output_of_show(monkeypatch, capsys, tmp_path / "policy.pt", "--diff")
+
+
+def test_all_settings_are_printed_or_written_for_an_appendix(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = " ".join(output_of_show(monkeypatch, capsys, run, "--all").split())
+    assert "algorithm.mini_batch_size 16" in printed
+    assert "algorithm.optimizers None" in printed, "a default"
+    for suffix, expected in (
+        (".csv", "algorithm.mini_batch_size,16"),
+        (".md", "| algorithm.mini_batch_size | 16 |"),
+        (".tex", r"algorithm.mini\_batch\_size & 16 \\"),
+    ):
+        output_of_show(monkeypatch, capsys, run, "--all", "-o", str(tmp_path / f"settings{suffix}"))
+        assert expected in (tmp_path / f"settings{suffix}").read_text()
+    for arguments, message in ((["-o", "a.csv"], "add --all"), (["--all", "-o", "a.txt"], r"must end in \.csv, \.md")):
+        with pytest.raises(SystemExit, match=message):
+            output_of_show(monkeypatch, capsys, run, *arguments)
+
+
+def test_the_command_and_the_preset_of_a_run_are_shown_as_they_were_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ["--algorithm", "ppo", "--env", "CartPole-v1", "--steps", "1024", "--algorithm.test-every", "0"]
+    program = [str(Path(prl.__file__).with_name("__main__.py")), "train", *options]
+    monkeypatch.setattr(sys, "argv", program)
+    main()
+    run = Path("runs/PPO-CartPole-v1/seed-1")
+    for command in (program, [*program, "--parent-process", "371"]):
+        facts = json.loads((run / "versions.json").read_text())
+        (run / "versions.json").write_text(json.dumps(facts | {"command": command}))
+        printed = " ".join(output_of_show(monkeypatch, capsys, run).split())
+        assert f"command python -m pytorchrl train {' '.join(options)} " in printed
+        assert "preset PPO, CartPole-v1, with other " in printed
+        assert "371" not in printed

@@ -463,6 +463,41 @@ def test_a_method_of_no_event_is_refused_with_the_event_that_may_be_meant() -> N
             def on_quiet_days(self) -> None: ...
 
 
+class ActsBeside(prl.Callback):
+    """Plays an episode with the present policy after each evaluation, and logs its length."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.actions: list[Any] = []
+
+    def on_evaluation(self, learner: prl.Learner, evaluation: prl.Evaluation) -> None:
+        policy = learner.policy
+        self.actions.append(policy(np.full((1, 4), 0.1, np.float32)).tolist())
+        self.actions.append(policy.evaluate("CartPole-v1", 2, deterministic=False).mean_return)
+        learner.log({"mine/return": self.actions[-1]})
+
+
+def test_the_present_policy_acts_beside_a_run_and_changes_nothing_in_it(tmp_path: Path) -> None:
+    beside = ActsBeside()
+    for name, callbacks in (("alone", []), ("beside", [beside])):
+        with prl.Learner(dqn_scheme(), 300, tmp_path / name, callbacks=callbacks) as learner:
+            learner.run()
+            own = learner.policy(np.full((1, 4), 0.1, np.float32)).tolist()
+    assert prl.load_policy(tmp_path / "beside")(np.full((1, 4), 0.1, np.float32)).tolist() == own
+    assert beside.actions[-2] == own
+    assert len(beside.actions) == 6
+    records = [prl.read_metrics(tmp_path / name / "metrics.jsonl") for name in ("alone", "beside")]
+    kept = [
+        [
+            {key: value for key, value in one.items() if key not in ("mine/return", "seconds") and "speed" not in key}
+            for one in of_run
+            if "mine/return" not in one
+        ]
+        for of_run in records
+    ]
+    assert kept[0] == kept[1]
+
+
 def test_a_method_that_an_event_cannot_call_is_refused_with_its_parameters() -> None:
     with pytest.raises(
         TypeError,

@@ -9,6 +9,7 @@ from typing import Any
 
 import matplotlib as mpl
 import matplotlib.image
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -83,6 +84,46 @@ def test_a_group_has_the_same_colour_in_curves_and_in_comparisons(runs: Path, or
     assert set(profiles) == {"DQN", "PPO"}
     means = prl.comparison_axes(comparison, options=options)[0]
     assert {line.get_color() for line in means.get_lines()} == set(profiles.values())
+
+
+def test_colours_are_those_that_are_chosen(runs: Path) -> None:
+    from matplotlib import cycler, rc_context
+
+    options = prl.FigureOptions(names={"DQN": "ours"}, colors={"ours": "#123456"}, counts=False)
+
+    def colours(axes: Any) -> dict[str, str]:
+        return {line.get_label(): line.get_color() for line in axes.get_lines()}
+
+    curves = colours(prl.curve_axes([runs], options=options)["CartPole-v1"])
+    assert curves["ours"] == "#123456"
+    assert curves["PPO"] != "#123456"
+    assert colours(prl.profile_axes(prl.compare_runs([runs]), options=options)) == curves
+    with rc_context({"axes.prop_cycle": cycler(color=["red", "#00ff00"])}):
+        cycled = colours(prl.curve_axes([runs], options=options)["CartPole-v1"])
+    assert cycled == {"ours": "#123456", "PPO": "#00ff00"}
+
+
+def test_what_is_measured_in_training_is_averaged_as_chosen_and_own_metrics_are_not(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=40)
+    names = ("losses/loss", "mine/action", "train/return")
+    for seed in (1, 2):
+        measured = [{"steps": float(step), **dict.fromkeys(names, value)} for step, value in enumerate(values)]
+        recorded_run(tmp_path / f"runs/{seed}", measured, composition(seed=seed))
+
+    def drawn(metric: str | None, smooth: float | None = None) -> tuple[list[float], str]:
+        axes = prl.curve_axes([tmp_path / "runs"], metric=metric, options=prl.FigureOptions(smooth=smooth))
+        (line,) = axes["CartPole-v1"].get_lines()
+        return line.get_ydata().tolist(), line.get_label()
+
+    raw = pytest.approx(values)
+    assert drawn("mine/action") == (raw, "during training")
+    assert drawn("losses/loss", 0) == (raw, "during training")
+    assert drawn(None, 0) == (raw, "training (exploring)")
+    smoothed, label = drawn("losses/loss")
+    assert label == "during training, smoothed"
+    assert np.std(smoothed) < np.std(values) / 2**0.5
+    assert drawn("mine/action", 0.1) == (smoothed, label)
+    assert drawn(None)[0] == smoothed
 
 
 def test_axes_of_ones_own_are_needed_for_each_environment(runs: Path, tmp_path: Path) -> None:
@@ -339,6 +380,9 @@ def test_an_empty_label_leaves_it_out(runs: Path) -> None:
         ({"order": ["A2C"]}, "order: there is no group 'A2C'; choose from: DQN; PPO"),
         ({"names": {"A2C": "ours"}}, "names: there is no group 'A2C'; choose from: DQN; PPO"),
         ({"names": {"DQN": "one", "PPO": "one"}}, "names must differ, got 'one', 'one'"),
+        ({"colors": {"A2C": "red"}}, "colors: there is no group 'A2C'; choose from: DQN; PPO"),
+        ({"colors": {"PPO": "bluish"}}, "colors: 'bluish' of 'PPO' is no colour of matplotlib, such as '#d62728'"),
+        ({"smooth": 1.5}, "smooth must be a share of the curve, from 0 to 1, got 1.5"),
         ({"names": {"DQN": "PPO"}}, "names: two groups would be named alike: PPO; PPO"),
     ],
 )

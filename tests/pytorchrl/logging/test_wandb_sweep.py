@@ -63,7 +63,7 @@ def test_runs_of_the_sweep_command_show_what_it_varies(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(PAGE.parents[1]))
     monkeypatch.setenv("WANDB_TAGS", "mine")
-    arguments = ["sweep", "--algorithm=dqn", "--env=CartPole-v1", "--log-to", "wandb", *SMALL]
+    arguments = ["sweep", "--algorithm=dqn", "--env=CartPole-v1", "--log-to", "Wandb(tags=['own'])", *SMALL]
     arguments += ["--vary", "algorithm.lr", "1e-3", "--vary", "actor.hidden-sizes", "8,8", "--seeds", "2"]
     monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *arguments])
     main()
@@ -71,6 +71,6 @@ def test_runs_of_the_sweep_command_show_what_it_varies(tmp_path: Path, monkeypat
     (path,) = run_files(folder)
     run = start(path)
     assert run.display_name == "DQN-CartPole-v1-lr=1e-3,hidden-sizes=8,8-seed-2"
-    assert list(run.tags)[:3] == ["mine", "lr=1e-3", "hidden-sizes=8 8"]
+    assert list(run.tags)[:4] == ["own", "mine", "lr=1e-3", "hidden-sizes=8 8"]
     assert (run.run_group, run.job_type) == ("sweep-DQN-CartPole-v1", "lr=1e-3,hidden-sizes=8,8")
     assert "wandb sync" in (folder.parent / "output.txt").read_text()
