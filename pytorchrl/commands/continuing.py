@@ -5,24 +5,32 @@ from typing import Annotated
 
 import tyro
 
-from pytorchrl.commands.shared import STOPPED, DataSets, Imports, Run, check_seed
+from pytorchrl.commands.shared import STOPPED, DataSets, Imports, Run, check_counts, check_seed
 from pytorchrl.experiments.runs.user_modules import import_modules
 from pytorchrl.learner import Learner
 from pytorchrl.terminal import tell
 
 
-def resume(run: Run, target_steps: int | None = None, data: DataSets = (), imports: Imports = ()) -> None:
+def resume(
+    run: Run,
+    target_steps: int | None = None,
+    checkpoint_every: int | None = None,
+    data: DataSets = (),
+    imports: Imports = (),
+) -> None:
     """Continue a run from its last checkpoint.
 
     Args:
         run: the run folder.
         target_steps: a new target, in environment transitions (updates, of a run that collects none); the old one where
             left out.
+        checkpoint_every: steps between checkpoints; as before where left out.
         data: the data sets that the run learns from, in the order of its configuration; they may have moved.
         imports: modules to import first.
     """
+    check_counts(checkpoint_every=checkpoint_every)
     import_modules(imports)
-    _finish(Learner.resume(run, target_steps=target_steps, data=data))
+    _finish(Learner.resume(run, target_steps=target_steps, data=data), checkpoint_every)
 
 
 def repeat(
@@ -51,10 +59,10 @@ def repeat(
     _finish(Learner.repeat(run, log_dir, seed=seed, target_steps=target_steps, device=device, data=data))
 
 
-def _finish(learner: Learner) -> None:
+def _finish(learner: Learner, checkpoint_every: int | None = None) -> None:
     """Train until the target, and print the results."""
     with learner:
-        learner.run()
+        learner.run(checkpoint_every=checkpoint_every)
         if learner.is_complete:
             learner.print_info()
             if learner.curve_file.is_file():

@@ -131,11 +131,11 @@ def _draw_order(axes: "Axes", sample: DatasetSample) -> None:
 
 
 def _draw_lengths(axes: "Axes", sample: DatasetSample) -> None:
-    broken_off = ~sample.terminated & ~sample.truncated
+    running = ~sample.terminated & ~sample.truncated
     kinds = {
         "terminated": sample.terminated,
         "truncated": sample.truncated & ~sample.terminated,
-        "broken off": broken_off,
+        "running": running,
     }
     shown = {name: sample.lengths[which] for name, which in kinds.items() if which.any()}
     colors = [style_for(number).color for number, name in enumerate(kinds) if name in shown]

@@ -1,5 +1,6 @@
 """The sample of a data set that is plotted, and warnings of suspicious data."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,8 @@ class DatasetSample:
     truncated: NDArray[np.bool_]
     observations: NDArray[np.float64]
     """(steps, numbers): steps at equal distances, with all parts of an observation concatenated."""
+    places: tuple[str, ...]
+    """Of each of these numbers, its part and its place in that; an empty text for a pixel of an image."""
     actions: Array
     """(steps, *action): of the same steps."""
     rewards: NDArray[np.float64]
@@ -66,9 +69,9 @@ def sample_of(dataset: Dataset, episodes: Iterable[Episode]) -> DatasetSample:
         raise ValueError(f"{dataset.path} contains no steps to plot")
     returns, lengths, terminated, truncated = (np.array(column) for column in zip(*of_episodes, strict=True))
     observations, kept_actions, kept_rewards = (np.concatenate(column) for column in zip(*steps, strict=True))
-    return DatasetSample(
-        returns, lengths, terminated, truncated, observations, kept_actions, kept_rewards, tuple(equal), int(bad)
-    )
+    places = _places(episode.observations)
+    ends = returns, lengths, terminated, truncated
+    return DatasetSample(*ends, observations, places, kept_actions, kept_rewards, tuple(equal), int(bad))
 
 
 def data_warnings(
@@ -84,9 +87,13 @@ def data_warnings(
     found = []
     if sample.bad_numbers:
         found.append(f"{sample.bad_numbers:,} numbers are NaN or infinite.")
-    constant = np.flatnonzero(sample.observations.std(0) == 0)
-    if len(constant):
-        found.append(f"Constant observation dimensions (of {sample.observations.shape[1]}): {_listed(constant)}.")
+    constant = [
+        place for place, deviation in zip(sample.places, sample.observations.std(0), strict=True) if not deviation
+    ]
+    if named := list(filter(None, constant)):
+        found.append(f"Constant observation dimensions (of {len(sample.places)}): {_listed(named)}.")
+    if pixels := constant.count(""):
+        found.append(f"{pixels:,} of {sample.places.count(''):,} pixels are constant.")
     if len(sample.returns) > 1 and np.ptp(sample.returns) == 0:
         found.append(f"All episodes return {sample.returns[0]:g}.")
     elif np.ptp(sample.rewards) == 0 and len(sample.rewards) > 1:
@@ -141,6 +148,20 @@ def _parts(observations: Observations) -> list[Array]:
 def _flat(observations: Observations, steps: int) -> NDArray[np.float64]:
     parts = [np.asarray(part[:steps]).reshape(steps, -1) for part in _parts(observations)]
     return np.concatenate(parts, axis=1).astype(np.float64)
+
+
+def _places(observations: Observations) -> tuple[str, ...]:
+    """Return the place of each number of an observation; see :attr:`DatasetSample.places`."""
+    named = {"": observations} if isinstance(observations, np.ndarray) else observations
+    places: list[str] = []
+    for name, part in named.items():
+        count, is_image = math.prod(part.shape[1:]), part.dtype == np.uint8 and part.ndim > _OF_VECTORS
+        places += [""] * count if is_image else [f"{name}{f'[{at}]' if name else at}" for at in range(count)]
+    return tuple(places)
+
+
+_OF_VECTORS = 2
+"""Axes of steps of vectors; images have more."""
 
 
 def _bad(values: Array) -> int:

@@ -35,7 +35,9 @@ def transitions_table(transitions: Sequence["TransitionDescription"]) -> Table:
     }
     shown = {heading: cells for heading, cells in columns.items() if any(cells)}
     for heading in shown:
-        table.add_column(heading, justify="left" if heading in ("end", "action") else "right", no_wrap=True)
+        table.add_column(
+            heading, justify="left" if heading in ("end", "action") else "right", no_wrap=heading != "action"
+        )
     for cells in zip(*shown.values(), strict=True):
         table.add_row(*cells)
     return table

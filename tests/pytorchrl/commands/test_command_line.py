@@ -1,5 +1,6 @@
 """``python -m pytorchrl`` continues a run, draws curves, and reports errors without a traceback."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,8 @@ def test_resume_continues_to_a_new_target_and_saves_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = trained(tmp_path / "run")
-    command(monkeypatch, "resume", folder, "--target-steps", "300")
+    command(monkeypatch, "resume", folder, "--target-steps", "300", "--checkpoint-every", "50")
+    assert json.loads((folder / "config.json").read_text())["checkpoint_every"] == 50
     printed = capsys.readouterr().out
     assert "300 of 300 steps" in printed
     assert f"Learning curve: {folder / 'learning_curve.png'}" in printed

@@ -1,6 +1,7 @@
 """Pictures of data sets, and warnings about data that is hard to learn from."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,19 @@ def put(where: Any, value: float) -> Any:
         array[where] = value
 
     return change
+
+
+def test_constant_numbers_are_named_by_their_part_and_pixels_counted(tmp_path: Path) -> None:
+    made = []
+    for episode in episodes():
+        numbers = np.asarray(episode.observations)
+        image = np.zeros((len(numbers), 4, 4), np.uint8)
+        image[:, 0] = np.arange(len(numbers))[:, None]
+        still = np.full((len(numbers), 2), 7, np.float32)
+        made.append(replace(episode, observations={"numbers": numbers, "still": still, "view": image}))
+    found = warnings_of(made, tmp_path)
+    assert "Constant observation dimensions (of 21): still[0], still[1]." in found
+    assert "12 of 16 pixels are constant." in found
 
 
 def test_good_data_has_no_warnings(tmp_path: Path) -> None:
