@@ -325,7 +325,8 @@ def _how(results: Mapping[PresetTask, Sequence[Result]]) -> str:
         f"have finished. The columns of the seeds hold mean returns over {EPISODES} episodes of the policy that a run "
         "ended with, acting deterministically, in environments seeded apart from training; `best` is the mean over the "
         "seeds of the policy that was best in the evaluations during training, in the same episodes. `minutes` are of "
-        "processor time, of one thread, on a machine that was busy with other work."
+        "processor time, of one thread, on a machine that was busy with other work. `python -m pytorchrl evaluate RUN "
+        f"--episodes {EPISODES} --seed 1000` evaluates a run of yours in the same way, in other episodes."
     )
 
 

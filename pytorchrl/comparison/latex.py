@@ -63,4 +63,6 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r"[\\~^<>|\"&%$#_{}]", lambda found: _ESCAPED[found[0]], on_one_line(text))
+    escaped = re.sub(r"[\\~^<>|\"&%$#_{}]", lambda found: _ESCAPED[found[0]], on_one_line(text))
+    # Of a number, it is a minus; LaTeX would set a hyphen.
+    return re.sub(r"(?<![\w.-])-(?=\d)", "$-$", escaped)

@@ -307,6 +307,15 @@ def test_a_latex_table_has_rules_of_booktabs_and_escaped_names(tmp_path: Path) -
     assert "\\caption{Scores in CartPole-v1}\n  \\label{tab:scores-in-cartpole-v1}\n" in text
 
 
+def test_negative_numbers_of_a_latex_table_have_a_minus(tmp_path: Path) -> None:
+    for name in ("one-step", "3-step, lr=1e-3"):
+        evaluated_run(tmp_path / name, [(step, -value) for step, value in RETURNS])
+    text = as_latex(prl.compare_runs({name: [tmp_path / name] for name in ("one-step", "3-step, lr=1e-3")}))
+    table = text[text.index("\\begin{tabular}") :]
+    assert re.search(r"one-step & 1 & \$-\$\d", table)
+    assert "3-step, lr=1e-3 & 1 & $-$" in table
+
+
 def test_columns_of_tables_are_those_chosen_in_their_order(tmp_path: Path) -> None:
     comparison = prl.compare_runs([two_groups(tmp_path)])
     text = as_latex(comparison, ["95% interval", "final IQM", "seeds"])
