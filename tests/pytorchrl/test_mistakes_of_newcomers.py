@@ -120,7 +120,6 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "made.learner.fit()": ("'fit'", "learner.run()"),
     "made.learner.save('run')": ("'save'", "learner.save_policy(path)"),
     "made.learner.predict(0)": ("'predict'", ACT),
-    "made.learner.policy": ("'policy'", ACT),
     "made.learner.env": ("'env'", "learner.scheme.envs"),
     "made.learner.run(total_timesteps=10)": ("Learner.run", "'total_timesteps'", "target_steps of prl.Learner"),
     "made.learner.run(callback=None)": ("Learner.run", "'callback'", "callbacks of prl.Learner"),

@@ -33,7 +33,10 @@ def _all(names: str, here: str) -> dict[str, str]:
 
 LEARNER_METHODS: Mapping[str, str] = {
     **_all("learn train fit", "learner.run() trains up to target_steps, an argument of prl.Learner"),
-    **_all("predict compute_single_action compute_actions act get_action get_policy policy", _ACT),
+    **_all(
+        "predict compute_single_action compute_actions act get_action get_policy",
+        f"learner.policy(observation) acts with the present weights; {_ACT}",
+    ),
     **_all("save save_model", "learner.run() saves checkpoints in log_dir; learner.save_policy(path) saves the policy"),
     **_all("load restore from_checkpoint load_checkpoint", _RESTORE),
     **_all("test eval", "learner.evaluate(episodes=10) runs test episodes"),

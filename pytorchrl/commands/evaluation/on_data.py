@@ -29,6 +29,9 @@ _MOST_BEYOND = 0.5
 _FEW = 10
 """Effective episodes below which importance-weighted estimates are not shown."""
 _POLICY, _DATA, _DIFFERENCE = "policy, fitted Q evaluation", "data, their own policy", "policy - data"
+_CLONE, _GAIN = "greedy clone of the data", "policy - clone"
+_USUAL_FITS = 10
+"""Fits from which on the intervals that are made of them are taken as they are."""
 _WEIGHTED = ("importance sampling", "weighted importance sampling", "doubly robust")
 
 
@@ -95,6 +98,7 @@ def _facts(found: ValueFromData, is_continuous: bool) -> dict[str, str]:
     unfitted, unweighted = _why_not_fitted(found), _why_not_weighted(found)
     estimates = {name: _shown(one) for name, one in _estimates(found).items()}
     why_not = dict.fromkeys((_POLICY, _DIFFERENCE), f"no estimate: {unfitted}") if unfitted else {}
+    compared = {_CLONE: estimates[_CLONE], _GAIN: estimates[_GAIN]} if _GAIN in estimates else {}
     weighted = {}
     if found.importance is not None:
         where = "stored probabilities" if found.probabilities == "stored" else "probabilities of a clone of the data"
@@ -103,12 +107,13 @@ def _facts(found: ValueFromData, is_continuous: bool) -> dict[str, str]:
         weighted["effective episodes"] = f"{found.importance.effective_episodes:.1f} of {found.episodes:,}, by {where}"
     return {
         **{name: why_not.get(name) or estimates[name] for name in (_POLICY, _DATA, _DIFFERENCE)},
+        **compared,
         **weighted,
         "policy's actions": _closeness(found, is_continuous),
         "unit": f"return discounted by {found.gamma:g} a step, from the first observations",
         "data, undiscounted return": _shown(found.behaviour_return),
         "data": f"{counted(found.steps, 'step')}, {found.terminated:,} of {found.episodes:,} episodes terminated",
-        "fits": f"{found.fits} of {counted(found.updates, 'update')}",
+        "fits": f"{found.fits} of {counted(found.updates, 'update')}, and as many of the clone",
         "time": f"{found.seconds:.0f} s",
     }
 
@@ -121,6 +126,8 @@ def _estimates(found: ValueFromData) -> dict[str, Estimate]:
     estimates[_DATA] = found.behaviour
     if is_fitted:
         estimates[_DIFFERENCE] = found.difference
+        if not found.fits_of_clone_beyond:
+            estimates |= {_CLONE: found.clone, _GAIN: found.gain}
     if found.importance is not None and not _why_not_weighted(found):
         of_weights = (found.importance.ordinary, found.importance.weighted, found.importance.doubly_robust)
         estimates |= dict(zip(_WEIGHTED, of_weights if is_fitted else of_weights[:2], strict=False))
@@ -187,7 +194,7 @@ def conclusions(
             f"close it is)."
         ]
     else:
-        said = [_comparison(found, unconstrained), *_short(found), *_unfinished(found)]
+        said = [_comparison(found, unconstrained), *_short(found), *_unfinished(found), *_rough(found)]
     if learnt is not None and not _are_apart(learnt.select, chosen):
         said.append(
             "The run learnt from these episodes, which makes the policy's value too high. Hold some out: "
@@ -216,10 +223,15 @@ def _comparison(found: ValueFromData, unconstrained: str) -> str:
     """Return what follows from the difference of the values of policy and data."""
     difference, size = found.difference, abs(found.difference.value)
     if difference.low > 0:
-        return (
+        higher = (
             f"The policy's value is higher than the data's by {size:.4g}, and the interval of this difference lies "
-            f"above 0: by these data, it is better than the policy that made them.{_doubt(unconstrained)}"
+            f"above 0"
         )
+        has_clone = not found.fits_of_clone_beyond
+        if has_clone and found.gain.low <= 0:
+            return f"{higher}. {_as_a_clone(found)}"
+        beside = f" {_beside_a_clone(found)}" if has_clone else ""
+        return f"{higher}: by these data, it is better than the policy that made them.{beside}{_doubt(unconstrained)}"
     if difference.high < 0:
         return (
             f"The policy's value is lower than the data's by {size:.4g}, and the interval of this difference lies "
@@ -228,6 +240,30 @@ def _comparison(found: ValueFromData, unconstrained: str) -> str:
     return (
         "The interval of the difference contains 0: these data do not tell whether the policy is better than the "
         "policy that made them."
+    )
+
+
+def _beside_a_clone(found: ValueFromData) -> str:
+    """Return by how much a policy is better than a greedy clone of the policy that made the data."""
+    learnt = f"It is better than a greedy clone of that policy by {found.gain.value:.4g}"
+    if found.gain.value >= found.difference.value / 2:
+        return f"{learnt}."
+    return (
+        f"{learnt}: take that for what was learnt. The rest is the clone's, too, which only leaves out rarer actions; "
+        f"it is too high for both where observations lack something that lasts, such as a property of a patient or of "
+        f"a building."
+    )
+
+
+def _as_a_clone(found: ValueFromData) -> str:
+    """Return that a policy is not told to be better than a greedy clone of the policy that made the data."""
+    clone, gain = found.clone, found.gain
+    return (
+        f"But the same estimate of a greedy clone of the policy that made the data, which always takes its likeliest "
+        f"action, is {clone.value:.4g}, and the interval of 'policy - clone', [{gain.low:.4g}, {gain.high:.4g}], does "
+        f"not lie above 0: do not conclude that anything was learnt but to leave out that policy's rarer actions. "
+        f"Where the clone's value is far above the data's, fitted values may be too high for both, as observations "
+        f"lack something that lasts, such as a property of a patient or of a building."
     )
 
 
@@ -252,6 +288,17 @@ def _short(found: ValueFromData) -> list[str]:
         f"ends, {found.steps / found.episodes:.3g} steps on average, where a discount factor of {found.gamma:g} "
         f"{reach}. 'data, their own policy' rests on a fitted value there, whose error is in no interval, and so does "
         f"the difference: do not conclude from it. Record longer episodes."
+    ]
+
+
+def _rough(found: ValueFromData) -> list[str]:
+    """Return that the intervals are made of few fits, if so."""
+    resamples = found.fits - 1
+    if resamples >= _USUAL_FITS:
+        return []
+    return [
+        f"Intervals of {resamples} resamples are rough, and can be several times too narrow or too wide: leave out "
+        f"--fits, which makes {_USUAL_FITS}."
     ]
 
 

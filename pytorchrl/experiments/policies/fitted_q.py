@@ -201,8 +201,12 @@ class FittedQ(FittedValue):
 
     def at(self, obs: Tensor) -> Tensor:
         """Return the values of the policy in observations (N, *obs), or a dict of such, (N, 1)."""
+        return self.with_actions(obs, self._actions(obs))
+
+    def with_actions(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return the values of a policy that takes these actions (N, *action), in the networks' scaling, (N, 1)."""
         with self._actor.acting(noisy=False):
-            return self._valued(self._expected(self._network, self._actor.view(obs), self._actions(obs)))
+            return self._valued(self._expected(self._network, self._actor.view(obs), actions))
 
     def of(self, obs: Tensor, action: Tensor) -> Tensor:
         """Return the values of actions (N, *action), in the networks' scaling, before the policy goes on, (N, 1)."""

@@ -1,4 +1,4 @@
-"""Probabilities of the actions in data, under the policy that made them: stored, or estimated by cloning it."""
+"""The policy that made data: the probabilities of its actions, stored or of a clone, and the clone itself."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -6,13 +6,16 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads import SoftmaxPolicy
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
+from pytorchrl.agent.explorers import Exploration
 from pytorchrl.agent.global_generators import seeded
+from pytorchrl.experiments.policies.fitted_q import best_actions
 from pytorchrl.scheme.collector import to_device
 from storages import Storage
 from storages.component.factory import Factory
@@ -59,22 +62,22 @@ def stored_probabilities(episode: Episode, number: int = 0) -> NDArray[np.float6
 
 
 class Clone:
-    """A policy cloned from data, for the probabilities of their actions.
+    """A policy cloned from data, for the probabilities of their actions, and for its own greedy ones.
 
     Args:
         algorithm: has the normalisation of observations and the device; it is not changed.
         actor_factory: makes the clone's network, with the architecture of the run's networks.
-        envs: an object with the spaces, of Discrete actions.
+        envs: an object with the spaces.
         seed: of initial weights.
     """
 
     def __init__(
         self, algorithm: Algorithm, actor_factory: Factory[Actor], envs: Any, seed: np.random.SeedSequence
     ) -> None:
-        actions = int(envs.action_space.n)
-        cloning = BehaviourCloning.create_factory(
-            distribution=SoftmaxPolicy(min_probability=_SMALLEST / actions), test_every=0
-        )
+        self._seed, settings = seed, dict[str, Any]()
+        if isinstance(envs.action_space, spaces.Discrete):
+            settings["distribution"] = SoftmaxPolicy(min_probability=_SMALLEST / int(envs.action_space.n))
+        cloning = BehaviourCloning.create_factory(**settings, test_every=0)
         with seeded(seed, algorithm.device):
             actor = actor_factory(algorithm.device, envs)
             self._clone: Algorithm = cloning(algorithm.device, actor, envs)
@@ -99,17 +102,28 @@ class Clone:
         self._clone.actor.load_state_dict(weights)
 
     def probabilities(self, episode: Episode) -> NDArray[np.float64]:
-        """Return the probability of each action of an episode, (L,)."""
+        """Return the probability of each action of an episode, (L,), of a Discrete space."""
+        return np.exp(self._log_probabilities(episode))
+
+    def greedy_actions(self, episode: Episode) -> torch.Tensor:
+        """Return the likeliest actions in all observations of an episode, (L + 1, *action), in the data's form."""
+        clone = self._clone
+        exploration = Exploration(clone.codec, 1, clone.device, self._seed, deterministic=True)
+        chosen = best_actions(clone, observations_of(episode, clone.device, slice(None)), exploration)
+        return clone.codec.to_env(chosen)
+
+    def _log_probabilities(self, episode: Episode) -> NDArray[np.float64]:
+        """Return the logarithm of the probability, or density, of each action of an episode, (L,)."""
         clone, actions = self._clone, torch.from_numpy(np.ascontiguousarray(episode.fields[ACT]))
         with clone.actor.acting(noisy=False):
             policy: Any = clone.policy(clone.actor.view(observations_of(episode, clone.device)), None)  # type: ignore[arg-type]
             found = policy.log_prob(clone.codec.from_storage(actions.to(clone.device)))
-        probabilities: NDArray[np.float64] = found.exp().double().cpu().numpy().reshape(-1)
-        return probabilities
+        logarithms: NDArray[np.float64] = found.double().cpu().numpy().reshape(-1)
+        return logarithms
 
     def _surprise(self, episodes: Sequence[Episode]) -> float:
         """Return the mean negative log-likelihood of all actions."""
-        return -float(np.concatenate([np.log(self.probabilities(episode)) for episode in episodes]).mean())
+        return -float(np.concatenate([self._log_probabilities(episode) for episode in episodes]).mean())
 
 
 def observations_of(episode: Episode, device: torch.device, part: slice = slice(-1)) -> Any:

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -101,6 +102,10 @@ class ValueFromData:
     they did not terminate."""
     difference: Estimate
     """``policy - behaviour``, by the same resamples."""
+    clone: Estimate
+    """By fitted Q evaluation, of the greedy actions of a policy that is cloned from the data."""
+    gain: Estimate
+    """``policy - clone``, by the same resamples, from the same initial weights."""
     behaviour_return: Estimate
     """Undiscounted, up to the ends of the episodes."""
     importance: ImportanceEstimates | None
@@ -117,6 +122,8 @@ class ValueFromData:
     """Number of fits for the policy, that on all episodes included."""
     fits_beyond: int
     """How many of them have a value that is far out of this range: they diverged, or no episode tells of the value."""
+    fits_of_clone_beyond: int
+    """The same of the clone's fits."""
     updates: int
     """Of each fit."""
     episodes: int
@@ -178,14 +185,17 @@ def value_from_data(
     q, first_change = fits.fitted_q(everything, 0)
     if after_first is not None:
         after_first(time.perf_counter() - begun, fits.count)
-    initial, returns = fits.initial_values(q), fits.behaviour_values()
+    initial, returns, clones = fits.initial_values(q), fits.behaviour_values(), fits.greedy_clone()
     value, changes, values, differences = float(initial.mean()), [first_change], list[float](), list[float]()
+    cloned = [fits.value_of_choices(clones, everything, 0)]
     for number in range(1, settings.fits + 1):
         drawn = random.integers(len(episodes), size=len(episodes))
         of_drawn, change = fits.fitted_q(drawn, number)
         values.append(float(fits.initial_values(of_drawn)[drawn].mean()))
         differences.append(values[-1] - returns[drawn].mean())
+        cloned.append(fits.value_of_choices(clones, drawn, number))
         changes.append(change)
+    gains = np.subtract([value, *values], cloned)
     importance, source, rarest = None, None, None
     if isinstance(algorithm.action_space, spaces.Discrete):
         known, source = fits.probabilities()
@@ -196,6 +206,8 @@ def value_from_data(
         policy=_of_few(value, values),
         behaviour=_mean(returns, random),
         difference=_of_few(float(value - returns.mean()), differences),
+        clone=_of_few(cloned[0], cloned[1:]),
+        gain=_of_few(float(gains[0]), gains[1:].tolist()),
         behaviour_return=_mean(np.array([return_of(episode) for episode in episodes]), random),
         importance=importance,
         probabilities=source,
@@ -205,6 +217,7 @@ def value_from_data(
         possible=(float(returns.min()), float(returns.max())),
         fits=1 + len(values),
         fits_beyond=_beyond([value, *values], returns),
+        fits_of_clone_beyond=_beyond(cloned, returns),
         updates=fits.updates,
         episodes=len(episodes),
         steps=sum(map(len, episodes)),
@@ -243,13 +256,26 @@ class _Fits:
 
     @property
     def count(self) -> int:
-        """Number of fits: for the policy, and one for the data's own where episodes did not terminate."""
-        return 1 + self._settings.fits + bool(self._cut)
+        """Number of fits: for the policy and a clone, and one for the data's own where episodes did not terminate."""
+        return 2 * (1 + self._settings.fits) + bool(self._cut)
 
     def fitted_q(self, drawn: NDArray[np.int64], number: int) -> tuple[FittedQ, float]:
         """Return a Q-function fitted to the drawn episodes, and the change of its value at the end."""
         q = FittedQ(*self._given(number), **self._fitting(drawn), random_share=self._random_share)
         return q, self._fit(q, drawn, number)
+
+    def value_of_choices(self, choices: Sequence[torch.Tensor], drawn: NDArray[np.int64], number: int) -> float:
+        """Return the value of a policy's choices in each episode, fitted to the drawn episodes."""
+        q = FittedQ(*self._given(number), **self._fitting(drawn), random_share=self._random_share)
+        storage = self._storage(drawn, number, choices)
+        q.fit(storage.generate_batches(self.updates, self._settings.mini_batch_size))
+        initial = q.with_actions(self._starts, torch.cat([each[:1] for each in choices]))
+        return float(_numbers(initial)[drawn].mean())
+
+    def greedy_clone(self) -> list[torch.Tensor]:
+        """Return the choices of a greedy clone of the data's policy, as :meth:`_chosen_in` returns the policy's."""
+        codec = self._algorithm.codec
+        return [codec.from_storage(self._clone.greedy_actions(episode)) for episode in self._episodes]
 
     def initial_values(self, of: FittedValue) -> Floats:
         """Return the values of the episodes' first observations, (episodes,)."""
@@ -274,8 +300,7 @@ class _Fits:
         known = [each for each in stored if each is not None]
         if len(known) == len(stored):
             return known, "stored"
-        clone = self._clone()
-        return [clone.probabilities(episode) for episode in self._episodes], "cloned"
+        return [self._clone.probabilities(episode) for episode in self._episodes], "cloned"
 
     def rarest(self, known: Sequence[Floats]) -> float | None:
         """Return the smallest probability of an action that is the policy's; None where none is."""
@@ -335,6 +360,7 @@ class _Fits:
         stored = torch.from_numpy(np.ascontiguousarray(episode.fields[ACT])).to(self._algorithm.device)
         return self._algorithm.codec.from_storage(stored)
 
+    @cached_property
     def _clone(self) -> Clone:
         """Return a policy cloned from four fifths of the episodes, the rest of which tells when to stop."""
         order = np.random.default_rng(self._seed.spawn(1)[0]).permutation(len(self._episodes))
@@ -354,9 +380,9 @@ class _Fits:
         value.fit(storage.generate_batches(last, size))
         return float(self.initial_values(value)[drawn].mean() - before)
 
-    def _storage(self, drawn: NDArray[np.int64], number: int) -> Storage:
+    def _storage(self, drawn: NDArray[np.int64], number: int, choices: Sequence[torch.Tensor] | None = None) -> Storage:
         """Return a storage of the drawn episodes, in which one that is drawn twice is twice."""
-        chosen = [self._with_choices(row) for row in drawn]
+        chosen = [self._with_choices(row, self._choices if choices is None else choices) for row in drawn]
         made = ReplayBuffer.create_factory(size=sum(map(len, chosen)))
         algorithm = self._algorithm
         storage: Storage = made(algorithm.device, algorithm.actor, algorithm, DatasetEnvs(self._envs))
@@ -374,9 +400,9 @@ class _Fits:
             "weight_decay": weight_decay_for(sum(map(len, drawn_episodes)), settings.mini_batch_size, settings.lr),
         }
 
-    def _with_choices(self, row: int) -> Episode:
-        """Return an episode with the fields that fits read, among them the policy's actions after each step."""
-        episode, following = self._episodes[row], self._choices[row][1:].cpu().numpy()
+    def _with_choices(self, row: int, choices: Sequence[torch.Tensor]) -> Episode:
+        """Return an episode with the fields that fits read, among them a policy's choices after each step."""
+        episode, following = self._episodes[row], choices[row][1:].cpu().numpy()
         return replace(episode, fields={ACT: episode.fields[ACT], REW: episode.fields[REW], CHOICE2: following})
 
     def _chosen_in(self, episode: Episode) -> torch.Tensor:

@@ -104,6 +104,8 @@ FOUND = ValueFromData(
     policy=Estimate(10.0, 9.0, 11.0),
     behaviour=Estimate(7.0, 6.5, 7.5),
     difference=Estimate(3.0, 1.0, 5.0),
+    clone=Estimate(7.5, 6.0, 9.0),
+    gain=Estimate(2.5, 1.5, 3.5),
     behaviour_return=Estimate(8.0, 7.0, 9.0),
     importance=None,
     probabilities=None,
@@ -112,6 +114,7 @@ FOUND = ValueFromData(
     possible=(-5.0, 12.0),
     fits=11,
     fits_beyond=0,
+    fits_of_clone_beyond=0,
     updates=1_000,
     episodes=50,
     steps=500,
@@ -140,6 +143,24 @@ def test_a_better_value_is_doubted_where_nothing_keeps_the_policy_to_the_data() 
     assert "do not conclude that it is better" in said
     worse = replace(FOUND, difference=Estimate(-3.0, -5.0, -1.0))
     assert "do not conclude" not in " ".join(conclusions(worse, None, None, "SAC"))
+
+
+def test_what_a_greedy_clone_of_the_data_gains_too_is_not_said_to_be_learnt() -> None:
+    (said,) = conclusions(FOUND, None, None)
+    assert said.endswith("It is better than a greedy clone of that policy by 2.5.")
+    (said,) = conclusions(replace(FOUND, clone=Estimate(9.6, 8, 11), gain=Estimate(0.4, 0.1, 0.7)), None, None)
+    assert "better than a greedy clone of that policy by 0.4: take that for what was learnt. The rest is the cl" in said
+    (said,) = conclusions(replace(FOUND, clone=Estimate(9.9, 8, 11), gain=Estimate(0.1, -0.2, 0.4)), None, None)
+    assert "greedy clone of the policy that made the data, which always takes its likeliest action, is 9.9" in said
+    assert "do not conclude that anything was learnt" in said
+    assert "by these data, it is better" not in said
+    (said,) = conclusions(replace(FOUND, fits_of_clone_beyond=1, gain=Estimate(0.1, -0.2, 0.4)), None, None)
+    assert "clone" not in said
+
+
+def test_intervals_of_few_fits_are_called_rough() -> None:
+    said = conclusions(replace(FOUND, fits=5), None, None)
+    assert "Intervals of 4 resamples are rough" in said[1]
 
 
 def test_sentences_say_what_makes_the_values_unsure() -> None:
