@@ -7,6 +7,7 @@ the storage is therefore a lane, into which episodes are inserted one after the 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,9 +16,10 @@ from numpy.typing import NDArray
 from storages.core.ring.layout import FieldKey, nest, text
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
-from storages.datasets.dataset import arrays_of
+from storages.datasets.dataset import ACTION_NAMES, About, Dataset, arrays_of
 from storages.episode import Episode
 from storages.errors import DatasetError
+from storages.persistent.spaces_file import read_spaces, write_spaces
 from storages.protocols import Environments
 from storages.storage import Storage
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, REWC, RHS, SUCCESSORS, TRUNC2, Array
@@ -96,7 +98,19 @@ def fill(
                 fitting[path] = _cast(block[path], wanted, path, owner)
         storage.insert_data_slice(nest(fitting))
         transitions += len(block[(REW,)]) * environments
+    if isinstance(episodes, Dataset):
+        _keep_spaces(storage, episodes.about)
     return Filled(lanes.begun, transitions, lanes.divided, lanes.left_out)
+
+
+def _keep_spaces(storage: Storage, about: About) -> None:
+    """Keep the spaces of a data set in the directory of a storage on disk that has none yet."""
+    directory = getattr(storage, "directory", None)
+    spaces: dict[str, Any] = {"observation": about.observation_space, "action": about.action_space}
+    if directory is None or None in spaces.values() or not Path(directory).is_dir() or read_spaces(Path(directory)):
+        return
+    names = about.further.get(ACTION_NAMES)
+    write_spaces(Path(directory), spaces | ({"action_names": list(names)} if names else {}))
 
 
 def episodes_of(storage: Storage, *, whole: bool = False) -> Iterator[Episode]:

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.agent.envs.spaces import space_from_data
 from pytorchrl.experiments.inspection.overview import CheckpointDataset
-from storages.datasets import open_dataset
+from storages.datasets import fill, open_dataset, write_dataset
+from storages.datasets.dataset import ACTION_NAMES, action_names_of
 from tests.support.compositions import dqn_scheme
 
 STORAGES: dict[str, Any] = {
@@ -71,6 +73,21 @@ def test_spaces_of_a_run_are_taken_without_its_networks(tmp_path: Path, monkeypa
     monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *converted, "--spaces-of", str(tmp_path / "run")])
     main()
     assert spaces_in(open_dataset(tmp_path / "data.npz")) == spaces
+
+
+@pytest.mark.parametrize("kind", list(STORAGES))
+def test_a_storage_alone_that_is_filled_from_data_keeps_their_spaces_and_names(kind: str, tmp_path: Path) -> None:
+    spaces = trained(tmp_path / "run", prl.ReplayBuffer.create_factory(size=300))
+    recorded = CheckpointDataset(tmp_path / "run")
+    about = replace(recorded.about, further={ACTION_NAMES: ["left", "right"]})
+    write_dataset(tmp_path / "data.npz", recorded, about=about)
+    storage = STORAGES[kind](tmp_path / "store")("cpu", None, None, None)
+    fill(storage, open_dataset(tmp_path / "data.npz"))
+    fill(storage, open_dataset(tmp_path / "data.npz"))
+    storage.close()
+    stored = open_dataset(tmp_path / "store")
+    assert spaces_in(stored) == spaces
+    assert action_names_of(stored.about) == ["left", "right"]
 
 
 @pytest.mark.parametrize("kind", list(STORAGES))

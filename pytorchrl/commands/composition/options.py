@@ -104,7 +104,8 @@ def _separate_value(parser: argparse.ArgumentParser, arguments: Sequence[str], u
     values = words[: next((place for place, word in enumerate(words) if word.startswith("--")), len(words))]
     if str(action.metavar).endswith(",..."):
         return f"values of {option} are separated by commas: {option} {','.join(values)}"
-    return f"{option} takes one value, got {' '.join(values)}; quote a value with spaces"
+    otherwise = "data merge writes several data sets into one" if option == "--data" else "quote a value with spaces"
+    return f"{option} takes one value, got {' '.join(values)}; {otherwise}"
 
 
 def argument_texts(cls: type[Any]) -> dict[str, str]:

@@ -179,6 +179,7 @@ def value_from_data(
         raise ValueError(f"random actions are evaluated for Discrete spaces, and this one is {algorithm.action_space}")
     check_needs_no_history(algorithm)
     _refuse_other_observations(episodes[0], algorithm.actor.observation_space)
+    _refuse_other_actions(episodes[0], algorithm.action_space)
     fits = _Fits(algorithm, actor_factory, episodes, settings, np.random.SeedSequence(seed), random_share)
     random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     everything = np.arange(len(episodes))
@@ -436,6 +437,21 @@ def _refuse_other_observations(episode: Episode, space: spaces.Space[Any]) -> No
         raise ValueError(
             f"the policy takes observations of {space}, and those of the data are {shown}; name data of the "
             f"environment that it was trained for"
+        )
+
+
+def _refuse_other_actions(episode: Episode, space: spaces.Space[Any]) -> None:
+    """Refuse data whose actions are none of the policy's space.
+
+    Raises:
+        ValueError: they have another shape, or are numbers where the policy makes choices.
+    """
+    taken = np.asarray(episode.fields[ACT])
+    chooses = isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
+    if taken.shape[1:] != (space.shape or (1,)) or (chooses and taken.dtype.kind == "f"):
+        raise ValueError(
+            f"the policy acts in {space}, and an action of the data is {taken.shape[1:]} of {taken.dtype}; name data "
+            f"with the actions that it was trained for"
         )
 
 

@@ -142,6 +142,15 @@ def test_probabilities_that_the_data_lack_are_those_of_a_clone() -> None:
     assert other.importance.ordinary.value == pytest.approx(one.importance.ordinary.value, rel=0.2)
 
 
+@pytest.mark.parametrize("actions", [np.zeros((2, 1), np.float32), np.zeros((2, 2), np.int64)])
+def test_data_of_other_actions_are_refused_with_their_shape_and_kind(actions: Any) -> None:
+    data = [Episode(np.zeros((3, 3), np.float32), {ACT: actions, REW: np.zeros((2, 1))}, True, False)] * 3
+    with pytest.raises(
+        ValueError, match=r"the policy acts in Discrete\(2\), and an action of the data is \([12],\) of "
+    ):
+        value_from_data(policy(), ACTOR, data, QUICK)
+
+
 @pytest.mark.parametrize("space", ["discrete", "box"])
 def test_a_greedy_clone_of_the_data_is_valued_beside_the_policy(space: str) -> None:
     random, data = np.random.default_rng(3), list[Episode]()
