@@ -12,7 +12,7 @@ import tyro
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.agent.envs.vec_env import one_copy
-from pytorchrl.commands.composition.parts import value_of
+from pytorchrl.commands.composition.parts import value_of, wrapper_named
 from pytorchrl.commands.evaluation.in_environment import RANDOM, RandomBaseline, compared, described
 from pytorchrl.commands.evaluation.on_data import OnData, evaluate_on_data
 from pytorchrl.commands.shared import Imports, Run, check_counts, check_seed
@@ -278,7 +278,7 @@ def policy_of(
     Raises:
         CheckpointError: there are no weights, they are damaged, or the environments have other bounds of actions.
         CompositionError: they cannot be built from the configuration alone, or have other spaces.
-        ValueError: wrappers are given without an environment, or are no list.
+        ValueError: wrappers are given without an environment.
     """
     import_modules(imports)
     found = find_policy(run)
@@ -303,8 +303,8 @@ def policy_of(
 def _other_envs(env: str, wrappers: str, algorithm: Algorithm) -> Factory[VecEnv]:
     """Return a factory of environments that a command names, with the spaces of a policy."""
     listed = value_of(wrappers)
-    chain = listed if isinstance(listed, list | tuple) else [listed]
-    factory = VecEnv.create_factory(factory_function(env) or env, wrappers=tuple(chain))
+    chain = [wrapper_named(one) for one in (listed if isinstance(listed, list) else [listed])]
+    factory = VecEnv.create_factory(factory_function(env) or env, wrappers=chain)
     with one_copy(factory)() as envs:
         check_test_spaces(algorithm.actor, envs, owner="evaluate", given=f"the environments of --env {env}")
     return factory

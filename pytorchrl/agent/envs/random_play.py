@@ -158,7 +158,7 @@ class ActionMask(NamedTuple):
 
 
 def find_action_mask(env: gym.Env[Any, Any], observation: Any, info: Mapping[str, Any]) -> ActionMask | None:
-    """Return the mask of allowed actions; None where there is none that the action space can take.
+    """Return the mask of allowed actions; None where there is none that the action space can take, or it allows none.
 
     It is looked for where :class:`ObserveActionMask` does, and in the part "action_mask" of dict observations.
     """
@@ -174,7 +174,7 @@ def find_action_mask(env: gym.Env[Any, Any], observation: Any, info: Mapping[str
     else:
         return None
     flags, counts = (np.asarray(given).reshape(-1) != 0).astype(np.int8), choices_of(space)
-    if flags.size != sum(counts):
+    if flags.size != sum(counts) or not flags.any():
         return None
     if isinstance(space, spaces.Discrete):
         return ActionMask(place, flags)

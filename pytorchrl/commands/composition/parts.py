@@ -249,7 +249,7 @@ def _factory(cls: type[Any], given: Mapping[str, Any]) -> Factory[Any]:
         if typing.get_origin(wanted) is collections.abc.Sequence and not isinstance(value, list):
             values[name] = [value]
         if name == "wrappers" and issubclass(cls, VecEnv):
-            values[name] = [_wrapper(one) for one in values[name]]
+            values[name] = [wrapper_named(one) for one in values[name]]
         elif isinstance(value, str) and _is_of_functions(wanted):
             values[name] = function_named(value) or value
         elif isinstance(value, str) and (initial := _LINEAR.fullmatch(value)) and Schedule in _kinds_of(wanted):
@@ -264,7 +264,7 @@ def _factory(cls: type[Any], given: Mapping[str, Any]) -> Factory[Any]:
     return factory
 
 
-def _wrapper(given: Any) -> Any:
+def wrapper_named(given: Any) -> Any:
     """Return a wrapper of the environments, in which the name of a class of an imported module stands for the class."""
     is_pair = isinstance(given, list) and len(given) == 2 and isinstance(given[1], Mapping)
     name, arguments = given if is_pair else (given, {})
