@@ -113,7 +113,13 @@ def test_a_killed_shard_is_replaced_and_batches_come_from_the_other_meanwhile() 
         replay.state_dict()
     assert len(replay) == 200
     fill(replay.group)
-    assert {int(batch[INDICES][0]) >> 40 for batch in learn(replay, 60)} == {0, 2}
+    shards: set[int] = set()
+    # On a busy machine, the first batches are the other one's, until the new one has answered.
+    for batch in learn(replay, 20_000):
+        shards.add(int(batch[INDICES][0]) >> 40)
+        if len(shards) == 2:
+            break
+    assert shards == {0, 2}
     replay.close()
 
 
