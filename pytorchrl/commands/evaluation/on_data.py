@@ -30,8 +30,6 @@ _FEW = 10
 """Effective episodes below which importance-weighted estimates are not shown."""
 _POLICY, _DATA, _DIFFERENCE = "policy, fitted Q evaluation", "data, their own policy", "policy - data"
 _CLONE, _GAIN = "greedy clone of the data", "policy - clone"
-_USUAL_FITS = 10
-"""Fits from which on the intervals that are made of them are taken as they are."""
 _WEIGHTED = ("importance sampling", "weighted importance sampling", "doubly robust")
 
 
@@ -293,12 +291,12 @@ def _short(found: ValueFromData) -> list[str]:
 
 def _rough(found: ValueFromData) -> list[str]:
     """Return that the intervals are made of few fits, if so."""
-    resamples = found.fits - 1
-    if resamples >= _USUAL_FITS:
+    resamples, usual = found.fits - 1, FitSettings().fits
+    if resamples >= usual:
         return []
     return [
         f"Intervals of {resamples} resamples are rough, and can be several times too narrow or too wide: leave out "
-        f"--fits, which makes {_USUAL_FITS}."
+        f"--fits, which makes {usual}."
     ]
 
 
